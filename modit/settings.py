@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PER_DOMAIN', 'CHOICES', 'repo_root', 'Settings', 'parse_value', 'check_settings', 'read_profiles', 'load_settings',
-           'fingerprint', 'stream']
+           'fingerprint', 'stream', 'atomic_write', 'save_arrays', 'load_arrays']
 
 # %% ../nbs/00_settings.ipynb #c003
 import configparser, hashlib, json, types
@@ -184,3 +184,49 @@ def stream(
     "An independent random generator for a named purpose."
     digest = hashlib.sha256(json.dumps([seed, *names], default=str).encode()).digest()
     return np.random.default_rng(np.frombuffer(digest, dtype=np.uint32))
+
+# %% ../nbs/00_settings.ipynb #c027
+import os, tempfile
+from safetensors.numpy import load_file, save
+from safetensors import SafetensorError, safe_open
+
+def atomic_write(
+    path:Path|str,   # the file to create or replace
+    data:bytes|str,  # its whole content
+):
+    "Write a file completely or not at all; raises `OSError` naming the path when the disk refuses."
+    path = Path(path)
+    if isinstance(data, str): data = data.encode()
+    part = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd, part = tempfile.mkstemp(dir=path.parent, prefix=f'.{path.name}.')
+        with os.fdopen(fd, 'wb') as f:
+            f.write(data); f.flush(); os.fsync(f.fileno())
+        os.chmod(part, 0o644)
+        os.replace(part, path)
+    except OSError as e:
+        if part: Path(part).unlink(missing_ok=True)
+        raise OSError(f'cannot write {path}: {e.strerror}; free space or choose a writable folder, nothing was changed') from None
+
+# %% ../nbs/00_settings.ipynb #c028
+def save_arrays(
+    path:Path|str, # the file
+    arrays:dict,   # name -> NumPy array
+    **meta,        # JSON-serialisable facts kept beside them
+):
+    "Write arrays and facts as one safetensors file, atomically."
+    arrays = {k: np.ascontiguousarray(v) for k, v in arrays.items()}
+    atomic_write(path, save(arrays, metadata={'modit': json.dumps(meta, sort_keys=True)}))
+
+def load_arrays(
+    path:Path|str, # a file of `save_arrays`
+) -> tuple[dict, dict]: # arrays by name, facts
+    "Read arrays and facts; raises `ValueError` for a damaged or foreign file, `FileNotFoundError` for none."
+    if not Path(path).exists(): raise FileNotFoundError(f'no file {path}')
+    try:
+        with safe_open(path, 'np') as f: meta = f.metadata() or {}
+        if 'modit' not in meta: raise ValueError(f'{path} was not written by modit (no modit metadata); point to a file made by this project')
+        return load_file(path), json.loads(meta['modit'])
+    except SafetensorError as e:
+        raise ValueError(f'{path} is damaged ({e}); delete it, and the next run makes it again') from None

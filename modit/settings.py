@@ -38,6 +38,7 @@ class Settings:
     valid_clusters: tuple[int, ...]
     heldout_items: float
     valid_patterns: float
+    attribute_shift: float
     super_patterns: int
     train_rows: tuple[int, ...]
     normal_share: tuple[float, ...]

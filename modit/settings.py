@@ -79,6 +79,7 @@ class Settings:
     sft_lr: float
     sft_micro_batch: int
     sft_epochs: tuple[int, ...]
+    sft_draws: int
     # preference stage
     tail_depths: tuple[int, ...]
     margin: float

@@ -121,6 +121,7 @@ def fit(
     micro:int,    # rows of a micro-batch on one device
     folder=None,  # where checkpoints go; None keeps none
     name='train', # for the progress line
+    after=None,   # called with (steps done, model) after each step
 ) -> list:        # loss of every step
     "Minimise a loss; resumes from the folder's checkpoint and ends with the same bits."
     accelerator = Accelerator()
@@ -138,6 +139,7 @@ def fit(
         value = train_step(wrapped, opt, loss, rows, micro, s.grad_clip, accelerator)
         if not math.isfinite(value): raise FloatingPointError(f'{name}: loss is {value} at step {step}; lower the learning rate')
         losses.append(value)
+        if after: after(step + 1, model)
         if checkpoint and (step + 1) % s.checkpoint_every == 0 and step + 1 < steps and accelerator.is_main_process:
             save_checkpoint(checkpoint, model, optimiser, step=step + 1, losses=losses)
     return losses

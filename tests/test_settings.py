@@ -1,0 +1,72 @@
+"""The constants of settings.ini against a table typed from the paper's appendices A and B."""
+import math
+from dataclasses import fields
+
+import pytest
+
+from modit.settings import Settings, load_settings, read_profiles
+
+PAPER = dict(
+    k=100, dim=1536, seq_len=200, prefix_len=150,                                # Default constants
+    repetition=(2, 1, 1, 3), cpt_epochs=1, batch=4096, cpt_micro_batch=16, cpt_lr=5e-4,  # Stages
+    warmup_ratio=.01, min_lr_ratio=.1, sft_micro_batch=64, sft_lr=5e-5, sft_epochs=(1, 1, 1, 2),
+    tail_depths=(10, 25, 35, 50), guidance_scales=(1, 2, 3, 6), margin=.03, anchor_weight=.1, hppo_lr=1e-5,  # HPPO
+    beta=.05, guidance_scale=3.0,                                                # sensitivity; serving scale
+    auc_cases=1000, density_cases=500, light_cases=50, resamples=10_000,         # Evaluation protocols
+    hppo_cases=50_000, hppo_steps=100,                                           # Feasibility; HPPO
+    domains=('D1', 'D2', 'D3', 'D4'), train_rows=(1_540_000, 5_950_000, 9_220_000, 478_000),  # tab:data
+    normal_share=(.1, .2, .2, .2), clusters=(1000, 1000, 1000, 500), heldout_clusters=(50, 50, 50, 25),
+)
+SCALE = ('dim', 'items', 'clusters', 'train_rows', 'anchors', 'seq_len', 'prefix_len', 'tail_depths', 'width', 'depth', 'heads',
+         'batch', 'pretrain_steps', 'pretrain_micro_batch', 'cpt_micro_batch', 'sft_micro_batch', 'hppo_cases')
+PROFILES = ('smoke', 'mini', 'large', 'paper')
+
+
+@pytest.mark.parametrize('key', PAPER)
+def test_default_is_the_paper(key):
+    assert getattr(load_settings('paper'), key) == PAPER[key]
+
+
+def test_steps_follow_from_rows():
+    s = load_settings('paper')
+    rows = [n*r for n, r in zip(s.train_rows, s.repetition)]
+    assert math.ceil(s.cpt_epochs*sum(rows)/s.batch) == 4806
+    steps = [n*e/s.batch for n, e in zip(s.train_rows, s.sft_epochs)]
+    for ours, paper in zip(steps, (377, 1452, 2250, 234)): assert abs(ours - paper) < 1.1  # tab:data rounds the rows
+
+
+def test_paper_profile_is_the_default_section():
+    cfg = read_profiles()
+    assert dict(cfg['paper']) == dict(cfg.defaults())
+
+
+@pytest.mark.parametrize('profile', [p for p in PROFILES if p != 'paper'])
+def test_profile_sets_its_scale(profile):
+    cfg = read_profiles()
+    lacking = [k for k in SCALE if k not in cfg._sections[profile]]
+    assert not lacking, f'[{profile}] inherits {lacking} from the paper'
+
+
+def test_keys_of_the_file_are_the_fields_of_the_class():
+    cfg = read_profiles()
+    assert set(cfg.sections()) == set(PROFILES)
+    assert set(cfg.defaults()) | {'profile'} == {f.name for f in fields(Settings)}
+    for profile in PROFILES: assert set(cfg._sections[profile]) <= set(cfg.defaults())
+
+
+@pytest.mark.parametrize('bad, said', [
+    (dict(gidance_scale=2.), 'guidance_scale'), (dict(k='many'), 'setting k'), (dict(k=1.5), 'setting k'), (dict(k=True), 'setting k'),
+    (dict(items='5'), 'items'), (dict(index='annoy'), 'flat'), (dict(prefix_len=16), 'tail'), (dict(tail_depths=(9,)), 'tail_depths'),
+    (dict(k=10**7), 'pool'), (dict(heads=5), 'width')])
+def test_bad_override_is_refused(bad, said):
+    with pytest.raises(ValueError, match=said): load_settings('mini', **bad)
+
+
+def test_unknown_profile_and_key_in_the_file(tmp_path):
+    with pytest.raises(ValueError, match='smoke, mini|paper'): load_settings('tiny')
+    from modit.settings import repo_root
+    text = (repo_root()/'settings.ini').read_text()
+    (tmp_path/'settings.ini').write_text(text.replace('[paper]', '[paper]\nmargn = 0.1'))
+    with pytest.raises(ValueError, match='margn.*margin'): load_settings('paper', tmp_path/'settings.ini')
+    (tmp_path/'settings.ini').write_text(text.replace('\nmargin = ', '\n# margin = '))
+    with pytest.raises(ValueError, match='lacks margin'): load_settings('paper', tmp_path/'settings.ini')

@@ -194,11 +194,13 @@ def redraw(
     return drawn
 
 # %% ../nbs/20_runner.ipynb #c028
-def repository_lock():
-    "An open file that no second run can lock; raises `ValueError` while another run works here."
+def repository_lock(
+    folder=None, # by default the repository's runs/
+):               # an open file that no second run can lock, None where there are no such locks
+    "Keep other runs out; raises `ValueError` while one is at work."
     try: import fcntl
     except ImportError: return None
-    path = repo_root()/'runs'/'.lock'
+    path = (folder or repo_root()/'runs')/'.lock'
     path.parent.mkdir(exist_ok=True)
     lock = open(path, 'w')
     try: fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

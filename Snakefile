@@ -17,7 +17,8 @@ for d in S.domains:
     GRAPH['domain', d] = []
     GRAPH['corpus', d] = [('domain', d)]
     GRAPH['sft', d] = [('cpt', None), ('corpus', d)]
-    for v in VARIANTS: GRAPH[v, d] = [('sft', d)]
+    GRAPH['labels', d] = [('sft', d), ('corpus', d)]
+    for v in VARIANTS: GRAPH[v, d] = [('labels', d)]
 
 # An experiment: what must be there before it starts.
 MODELS = [str(stage_path(S, *node)) for node in GRAPH]

@@ -108,7 +108,8 @@ def kernel_manager():
         "A kernel of the running interpreter."
         def __init__(self, **kw): super().__init__(**(dict(transport='ipc') if short else {}) | kw)
         def format_kernel_cmd(self, extra_arguments=None):
-            return [sys.executable, '-m', 'ipykernel_launcher', '-f', self.connection_file, *(extra_arguments or [])]
+            return [sys.executable, '-m', 'ipykernel_launcher', '-f', self.connection_file,
+                    '--log-level=50', *(extra_arguments or [])]  # its farewell messages are not errors
     return ThisInterpreter
 
 # %% ../nbs/20_runner.ipynb #c021
@@ -236,13 +237,13 @@ def show_results(
 
 # %% ../nbs/20_runner.ipynb #c032
 def _stage(a):
-    from modit.pipeline import make_stage
     s, began = load_settings(a.profile), time.time()
     stage = a.variant if a.stage == 'hppo' else a.stage
     name = ' '.join(filter(None, (stage, a.domain)))
     if a.domain and a.domain not in s.domains: raise ValueError(f'domain {a.domain!r} is unknown; settings.ini has {" ".join(s.domains)}')
     if (a.domain is None) != (a.stage in ('pretrained', 'cpt')):
         raise ValueError(f'stage {name}: ' + ('takes no domain' if a.domain else f'needs a domain, one of {" ".join(s.domains)}'))
+    from modit.pipeline import make_stage
     print(f'{name}: start', flush=True)
     make_stage(s, stage, a.domain)
     print(f'{name}: done in {time.time() - began:.0f} s', flush=True)

@@ -47,6 +47,7 @@ help:              ## this list; PROFILE is smoke, mini (the default), large or 
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
 
 $(STAMP): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q --upgrade pip -c requirements.lock
 	$(BIN)/python -m pip install -q -c requirements.lock -e ".[dev]"

@@ -57,7 +57,7 @@ def guided_velocity(
     if (scale == 1).all(): return cached_velocity(model, cache, z, t, position)
     T = z.shape[1]
     visible = torch.arange(2*T, device=z.device) < T
-    both = cached_velocity(model, cache, z.repeat(1, 2, 1), t.repeat(1, 2), position.repeat(2), visible.expand(len(z), -1))
+    both = cached_velocity(model, cache, z.repeat(1, 2, 1), t.repeat(1, 2), torch.cat([position, position], -1), visible.expand(len(z), -1))
     with_condition, without = both[:, :T], both[:, T:]
     return without + scale[:, None]*(with_condition - without)
 

@@ -98,27 +98,21 @@ class DiTBlock(nn.Module):
 class MODiT(nn.Module):
     "Metric-ordered diffusion transformer: velocity of noised targets, given a sequence of items."
     def __init__(self,
-        dim:int,     # embedding dimension d
-        width:int,   # model width
-        depth:int,   # blocks
-        heads:int,   # attention heads
+        dim:int, width:int, depth:int, heads:int, # embedding dimension d, model width, blocks, attention heads
         seq_len:int, # longest sequence L, target included
     ):
         super().__init__()
         self.dim, self.seq_len = dim, seq_len
         self.embed_item, self.embed_noised = nn.Linear(dim, width), nn.Linear(dim, width)
-        self.place = nn.Parameter(.02*torch.randn(seq_len, width))
-        self.role = nn.Parameter(.02*torch.randn(2, width))
-        self.time = TimeEmbedding(width)
-        self.shared = nn.Linear(width, 6*width)
+        self.place, self.role = (nn.Parameter(.02*torch.randn(n, width)) for n in (seq_len, 2))
+        self.time, self.shared = TimeEmbedding(width), nn.Linear(width, 6*width)
         self.blocks = nn.ModuleList(DiTBlock(width, heads) for _ in range(depth))
-        self.final = nn.Linear(width, 2*width)
-        self.head = nn.Linear(width, dim)
+        self.final, self.head = nn.Linear(width, 2*width), nn.Linear(width, dim)
         for layer in (self.shared, self.final, self.head): nn.init.zeros_(layer.weight), nn.init.zeros_(layer.bias)
 
     def condition_tokens(self, items): # (B, m, d) -> (B, m, width)
         m = items.shape[1]
-        if m >= self.seq_len: raise ValueError(f'{m} condition items for a model of sequences of {self.seq_len}; give at most {self.seq_len - 1}')
+        if m >= self.seq_len: raise ValueError(f'{m} condition items for sequences of {self.seq_len}; give at most {self.seq_len - 1}')
         return self.embed_item(items*self.dim**.5) + self.place[:m] + self.role[0]
 
     def target_tokens(self, z, position): # (B, T, d), (T,) or (B, T) -> (B, T, width)
@@ -140,7 +134,7 @@ class MODiT(nn.Module):
         m = items.shape[1]
         if valid is None: valid = torch.ones(items.shape[:2], dtype=torch.bool, device=items.device)
         features = F.silu(self.time(t))
-        time = F.pad(self.shared(features), (0, 0, m, 0))
+        time = F.pad(self.shared(features), (0, 0, m, 0)) # condition tokens have no time
         x = torch.cat([self.condition_tokens(items), self.target_tokens(z, position)], 1)
         mask = attention_mask(valid, position, visible)
         for block in self.blocks: x, _ = block(x, time, mask)

@@ -138,6 +138,7 @@ def _train(s, stage, domain, path, work):
     else: return _prefer(s, stage, domain, path, work)
     save_checkpoint(path, model, losses=losses)
 
+# %% ../nbs/18_pipeline.ipynb #c015
 def _label(s, domain, path):
     corpus = get_corpus(s, domain)
     cases, (candidates, joint, same) = first_pool(get_model(s, 'sft', domain), corpus, get_index(s, corpus), s)
@@ -151,6 +152,7 @@ def get_labels(
     a, _ = load_arrays(make_stage(s, 'labels', domain))
     return Cases(a['pattern'], a['sequence'], s.prefix_len), (a['candidates'], a['joint'], a['same'])
 
+# %% ../nbs/18_pipeline.ipynb #c016
 def _prefer(s, stage, domain, path, work):
     sft, corpus, first = get_model(s, 'sft', domain), get_corpus(s, domain), get_labels(s, domain)
     index = get_index(s, corpus)
@@ -162,7 +164,7 @@ def _prefer(s, stage, domain, path, work):
     else: model, history = iterate(sft, corpus, index, s, first, TOLERANCES[stage](s), work)
     save_checkpoint(path, model, history=history)
 
-# %% ../nbs/18_pipeline.ipynb #c014
+# %% ../nbs/18_pipeline.ipynb #c017
 def get_history(
     s,           # Settings
     domain:str,  # domain

@@ -261,7 +261,7 @@ def _bench(a):
     print(bench(load_settings(a.profile)))
 
 # %% ../nbs/20_runner.ipynb #c033
-STAGES = ('domain', 'corpus', 'pretrained', 'cpt', 'sft', 'hppo')
+STAGES = ('domain', 'corpus', 'pretrained', 'cpt', 'sft', 'labels', 'hppo')
 
 def command_line() -> argparse.ArgumentParser:
     "Subcommands and their arguments."

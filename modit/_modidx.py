@@ -144,6 +144,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                               'modit.report.cached_cases': ('report.html#cached_cases', 'modit/report.py'),
                               'modit.report.contrast': ('report.html#contrast', 'modit/report.py'),
                               'modit.report.figures_dir': ('report.html#figures_dir', 'modit/report.py'),
+                              'modit.report.locked': ('report.html#locked', 'modit/report.py'),
                               'modit.report.over_cells': ('report.html#over_cells', 'modit/report.py'),
                               'modit.report.paired': ('report.html#paired', 'modit/report.py'),
                               'modit.report.plain_claim': ('report.html#plain_claim', 'modit/report.py'),

@@ -102,11 +102,12 @@ def kernel_manager():
     "The class of a kernel run by this interpreter, over IPC where a socket file can be had."
     from jupyter_client.manager import AsyncKernelManager
     from jupyter_core.paths import jupyter_runtime_dir
+    Path(jupyter_runtime_dir()).mkdir(parents=True, exist_ok=True)
     short = len(jupyter_runtime_dir()) < 50 and os.name == 'posix' # a socket's path has room for about a hundred characters
 
     class ThisInterpreter(AsyncKernelManager):
         "A kernel of the running interpreter."
-        def __init__(self, **kw): super().__init__(**(dict(transport='ipc') if short else {}) | kw)
+        def __init__(self, **kw): super().__init__(**(dict(transport='ipc', ip=f'{jupyter_runtime_dir()}/modit-{os.getpid()}') if short else {}) | kw)
         def format_kernel_cmd(self, extra_arguments=None):
             return [sys.executable, '-m', 'ipykernel_launcher', '-f', self.connection_file,
                     '--log-level=50', *(extra_arguments or [])]  # its farewell messages are not errors

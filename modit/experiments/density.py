@@ -29,7 +29,7 @@ def run(
         groups = {'item-hash': np.arange(len(anchors)), 'pattern-out': c.pattern[anchors], 'super-pattern': np.array([group.get(p, -1) for p in c.pattern[anchors]])}
         for split, g in groups.items():
             predicted = out_of_group(c.items[anchors], density, g, s.ridge_alpha, min(5, len(np.unique(g))))
-            rows.append(pd.DataFrame(dict(domain=name, split=split, anchor=anchors, density=density, predicted=predicted)))
+            rows.append(pd.DataFrame(dict(domain=name, split=split, anchor=anchors, density=density, predicted=predicted.round(4))))
     return pd.concat(rows, ignore_index=True)
 
 def table(

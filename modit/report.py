@@ -36,6 +36,7 @@ def write_cases(
     text = cases.to_csv(index=False, float_format='%.6g', lineterminator='\n').encode()
     atomic_write(figures_dir(s)/'cases'/f'{experiment}.csv.gz', gzip.compress(text, mtime=0))
 
+# %% ../nbs/19_report.ipynb #c006
 def read_cases(
     s,              # Settings
     experiment:str, # such as main
@@ -70,7 +71,7 @@ def locked():
         except ImportError: pass # no such locks here: run experiments one by one
         yield
 
-# %% ../nbs/19_report.ipynb #c007
+# %% ../nbs/19_report.ipynb #c008
 PERCENT = ('attr', 'same', 'joint', 'cond', 'joint_low', 'joint_high', 'normal', 'positive_rate', 'top10', 'bottom10', 'base', 'pretrained', 'cpt', 'sft', 'hppo')
 
 def printed(
@@ -112,7 +113,7 @@ def beside(
     both = ours.merge(read_reported(label), on=list(keys), how='left', suffixes=('', '_paper'))
     return printed(both[[*keys, *columns]].join(both[[f'{c}_paper' for c in columns]].rename(columns=lambda c: f'{c[:-6]} (paper)').apply(lambda c: 100*c if c.name.split()[0] in PERCENT else c)))
 
-# %% ../nbs/19_report.ipynb #c010
+# %% ../nbs/19_report.ipynb #c011
 METHODS = dict(base='0.8', pretrained='0.55', average='0.2', cpt='C9', sft='C0', off_policy='C1', adaptive='C2', pareto='C3', pareto_eps='C4', hppo='C3')
 
 def save_figure(
@@ -127,7 +128,7 @@ def save_figure(
             figure.savefig(out, format=kind, metadata=metadata, dpi=110, bbox_inches='tight')
             atomic_write(figures_dir(s)/f'{label}.{kind}', out.getvalue())
 
-# %% ../nbs/19_report.ipynb #c012
+# %% ../nbs/19_report.ipynb #c013
 def paired(
     cases,        # per-case scores of several methods
     a:str,        # first method
@@ -158,7 +159,7 @@ def contrast(
     table = pd.DataFrame(rows)
     return table.assign(p_holm=holm(table.p.values))
 
-# %% ../nbs/19_report.ipynb #c016
+# %% ../nbs/19_report.ipynb #c017
 def over_cells(
     claim:str, # id
     table,     # of `contrast`, or rows with estimate, low, high, n, verdict
@@ -194,7 +195,7 @@ def update_claims(
         atomic_write(path, merged.to_csv(index=False, float_format='%.6g', lineterminator='\n'))
     return rows
 
-# %% ../nbs/19_report.ipynb #c019
+# %% ../nbs/19_report.ipynb #c020
 PACKAGES = ('torch', 'numpy', 'pandas', 'faiss-cpu', 'scikit-learn', 'matplotlib', 'papermill', 'nbdev')
 
 def update_manifest(

@@ -16,7 +16,7 @@ import pytest
 from conftest import ROOT, copy_repository, environment
 
 pytestmark = pytest.mark.skipif(not (ROOT/'nbs'/'experiments'/'32_main.ipynb').exists(), reason='the main experiment is not written yet')
-LIMIT = 300  # seconds for one uninterrupted run
+LIMIT = 900  # seconds for one uninterrupted run
 
 
 def start(copy, *argv):

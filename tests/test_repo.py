@@ -123,3 +123,9 @@ def test_what_a_clone_needs_is_there():
     for name in ('LICENSE', 'CITATION.cff', 'CHANGELOG.md', 'requirements.lock', 'Snakefile', 'nbs/experiments/.notest',
                  'workflow/profiles/local/config.yaml', '.ci/run', 'data_synth/domains.csv'):
         assert (ROOT/name).exists(), name
+
+
+def test_readme_shows_the_committed_main_table():
+    readme, table = (ROOT/'README.md').read_text(), (ROOT/'figures'/'mini'/'tab-main.md').read_text().strip()
+    shown = readme.split('<!-- tab-main -->')[1].split('<!-- /tab-main -->')[0].strip()
+    assert shown == table, 'copy figures/mini/tab-main.md between the tab-main marks of README.md'

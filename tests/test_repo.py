@@ -129,3 +129,9 @@ def test_readme_shows_the_committed_main_table():
     readme, table = (ROOT/'README.md').read_text(), (ROOT/'figures'/'mini'/'tab-main.md').read_text().strip()
     shown = readme.split('<!-- tab-main -->')[1].split('<!-- /tab-main -->')[0].strip()
     assert shown == table, 'copy figures/mini/tab-main.md between the tab-main marks of README.md'
+
+
+def test_committed_domains_are_those_of_the_manifest():
+    import hashlib, json
+    for name, facts in json.loads((ROOT/'data_synth'/'manifest.json').read_text()).items():
+        assert hashlib.sha256((ROOT/'data_synth'/name).read_bytes()).hexdigest() == facts['sha256'], f'data_synth/{name} changed; a frozen domain is not edited'

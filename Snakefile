@@ -2,23 +2,22 @@
 #   snakemake --workflow-profile workflow/profiles/local --config profile=mini [--dry-run] [main | paper]
 # The path of every stage bears a key of the settings, the code and the parents it was made from: a file that
 # exists is up to date, whatever its age, so inputs are `ancient`. Stages write their file whole or not at all.
-from modit.pipeline import stage_path
+from modit.pipeline import VARIANTS, stage_path
 from modit.runner import experiments, run_marker, executed_path
 from modit.settings import load_settings
 
 PROFILE = config.get('profile', 'mini')
 S = load_settings(PROFILE)
-VARIANTS = ('off_policy', 'adaptive', 'pareto', 'pareto_eps')
 MAIN = ('30_data', '31_density', '32_main', '38_bootstrap')
 
-# (stage, domain): the stages it is made from; None means all domains together.
+# (stage, domain): the stages it is made from; None means all domains together. A job is a process of some seconds
+# before it computes anything, so one makes a corpus with its domain, and one all preference variants of a domain,
+# the last of which stands for them here.
 GRAPH = {('pretrained', None): [], ('cpt', None): [('pretrained', None)] + [('corpus', d) for d in S.domains]}
 for d in S.domains:
-    GRAPH['domain', d] = []
-    GRAPH['corpus', d] = [('domain', d)]
+    GRAPH['corpus', d] = []
     GRAPH['sft', d] = [('cpt', None), ('corpus', d)]
-    GRAPH['labels', d] = [('sft', d), ('corpus', d)]
-    for v in VARIANTS: GRAPH[v, d] = [('labels', d)]
+    GRAPH[VARIANTS[-1], d] = [('sft', d)]
 
 # An experiment: what must be there before it starts.
 MODELS = [str(stage_path(S, *node)) for node in GRAPH]
@@ -27,7 +26,7 @@ NEEDS = {name: MODELS + [str(run_marker(S, '32_main'))] for name in experiments(
 NEEDS |= {'30_data': CORPORA, '31_density': CORPORA, '32_main': MODELS}
 
 def command(stage, domain):
-    words = ('hppo', domain, '--variant', stage) if stage in VARIANTS else (stage, domain)
+    words = ('hppo', domain, '--variant', 'all') if stage in VARIANTS else (stage, domain)
     return f"modit stage {' '.join(w for w in words if w)} --profile {PROFILE}"
 
 wildcard_constraints: experiment=r'\d\d_\w+'

@@ -244,9 +244,9 @@ def _stage(a):
     if a.domain and a.domain not in s.domains: raise ValueError(f'domain {a.domain!r} is unknown; settings.ini has {" ".join(s.domains)}')
     if (a.domain is None) != (a.stage in ('pretrained', 'cpt')):
         raise ValueError(f'stage {name}: ' + ('takes no domain' if a.domain else f'needs a domain, one of {" ".join(s.domains)}'))
-    from modit.pipeline import make_stage
+    from modit.pipeline import VARIANTS, make_stage
     print(f'{name}: start', flush=True)
-    make_stage(s, stage, a.domain)
+    for each in VARIANTS if stage == 'all' else (stage,): make_stage(s, each, a.domain)
     print(f'{name}: done in {time.time() - began:.0f} s', flush=True)
 
 def _run(a):
@@ -280,7 +280,7 @@ def command_line() -> argparse.ArgumentParser:
     sub = add('stage', _stage, 'make one stage, and what it is made from')
     sub.add_argument('stage', choices=STAGES)
     sub.add_argument('domain', nargs='?', help='such as D1; not for pretrained and cpt')
-    sub.add_argument('--variant', default='pareto', choices=('off_policy', 'adaptive', 'pareto', 'pareto_eps'), help='of hppo')
+    sub.add_argument('--variant', default='pareto', choices=('off_policy', 'adaptive', 'pareto', 'pareto_eps', 'all'), help='of hppo; all makes them one after another')
     sub = add('run', _run, 'run one experiment notebook')
     sub.add_argument('name', help='such as 32_main')
     sub.add_argument('--fresh', action='store_true', help='score again instead of redrawing')

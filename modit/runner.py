@@ -198,6 +198,7 @@ def redraw(
 # %% ../nbs/20_runner.ipynb #c028
 def repository_lock(
     folder=None, # by default the repository's runs/
+    patience=30., # seconds to wait for a killed run's last processes
 ):               # an open file that no second run can lock, None where there are no such locks
     "Keep other runs out; raises `ValueError` while one is at work."
     try: import fcntl
@@ -205,9 +206,12 @@ def repository_lock(
     path = (folder or repo_root()/'runs')/'.lock'
     path.parent.mkdir(exist_ok=True)
     lock = open(path, 'w')
-    try: fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError: raise ValueError('another run is at work in this repository; wait until it ends, or end it') from None
-    return lock
+    for _ in range(max(1, int(2*patience))):  # the kernels of a run that was killed end a moment after it
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError: time.sleep(.5)
+    raise ValueError('another run is at work in this repository; wait until it ends, or end it')
 
 def run_graph(
     target='main',    # main or paper

@@ -263,7 +263,9 @@ def _bench(a):
     from importlib.util import find_spec
     if find_spec('modit.bench') is None: raise ValueError('modit.bench is missing; run nbdev-export')
     from modit.bench import bench
-    print(bench(load_settings(a.profile)))
+    table = bench(load_settings(a.profile))
+    atomic_write(repo_root()/'figures'/a.profile/'bench.csv', table.to_csv(index=False, float_format='%.4g', lineterminator='\n'))
+    print(table.to_string(index=False))
 
 # %% ../nbs/20_runner.ipynb #c033
 STAGES = ('domain', 'corpus', 'pretrained', 'cpt', 'sft', 'labels', 'hppo')

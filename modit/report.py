@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['READ', 'PERCENT', 'METHODS', 'PACKAGES', 'figures_dir', 'write_cases', 'read_cases', 'cached_cases', 'locked',
-           'printed', 'write_table', 'read_reported', 'beside', 'save_figure', 'paired', 'contrast', 'over_cells',
-           'plain_claim', 'update_claims', 'update_manifest']
+           'printed', 'write_table', 'read_reported', 'beside', 'by_method', 'against_paper', 'best_variants',
+           'with_hppo', 'save_figure', 'paired', 'contrast', 'over_cells', 'every', 'plain_claim', 'update_claims',
+           'update_manifest']
 
 # %% ../nbs/19_report.ipynb #c002
 import gzip, io, json, platform, resource, time
@@ -72,14 +73,15 @@ def locked():
         yield
 
 # %% ../nbs/19_report.ipynb #c008
-PERCENT = ('attr', 'same', 'joint', 'cond', 'joint_low', 'joint_high', 'normal', 'positive_rate', 'top10', 'bottom10', 'base', 'pretrained', 'cpt', 'sft', 'hppo')
+PERCENT = ('attr', 'same', 'joint', 'cond', 'joint_low', 'joint_high', 'normal', 'positive_rate', 'top10', 'bottom10')
 
 def printed(
     table, # DataFrame of fractions
+    percent=(), # columns in percent, beside the usual ones
 ) -> pd.DataFrame: # of strings
     "A table as people read it."
     def text(column):
-        if column.name in PERCENT: return column.map(lambda v: '' if pd.isna(v) else f'{100*v:.2f}')
+        if column.name in (*PERCENT, *percent): return column.map(lambda v: '' if pd.isna(v) else f'{100*v:.2f}')
         if column.dtype.kind == 'f': return column.map(lambda v: '' if pd.isna(v) else f'{v:.4f}')
         return column.astype(str)
     return table.apply(text)
@@ -89,9 +91,10 @@ def write_table(
     label:str,   # LaTeX label with a dash, such as tab-main
     table,       # DataFrame of fractions
     caption:str, # what it shows
+    percent=(),  # columns in percent, beside the usual ones
 ):               # the printed table
     "Write a table as csv, md and tex."
-    folder, readable = figures_dir(s), printed(table)
+    folder, readable = figures_dir(s), printed(table, percent)
     atomic_write(folder/f'{label}.csv', table.to_csv(index=False, float_format='%.6g', lineterminator='\n'))
     atomic_write(folder/f'{label}.md', f'{readable.to_markdown(index=False)}\n\n{caption}\n')
     atomic_write(folder/f'{label}.tex', readable.style.hide(axis='index').to_latex(hrules=True, caption=caption, label=label.replace('-', ':', 1)).replace('_', r'\_').replace('%', r'\%'))
@@ -114,7 +117,46 @@ def beside(
     return printed(both[[*keys, *columns]].join(both[[f'{c}_paper' for c in columns]].rename(columns=lambda c: f'{c[:-6]} (paper)').apply(lambda c: 100*c if c.name.split()[0] in PERCENT else c)))
 
 # %% ../nbs/19_report.ipynb #c011
-METHODS = dict(base='0.8', pretrained='0.55', average='0.2', cpt='C9', sft='C0', off_policy='C1', adaptive='C2', pareto='C3', pareto_eps='C4', hppo='C3')
+def by_method(
+    cases,   # per-case scores
+    methods, # columns, in order
+    column='joint', # metric
+) -> pd.DataFrame: # split, domain and a column a method
+    "Mean of a metric in every cell, a column a method."
+    means = cases[cases.method.isin(methods)].pivot_table(index=['split', 'domain'], columns='method', values=column)
+    return means.reindex(columns=list(methods)).reset_index().rename_axis(columns=None)
+
+def against_paper(
+    cases,     # per-case scores
+    methods,   # columns, in order
+    label:str, # of the reported table
+    column='joint', # metric
+) -> pd.DataFrame: # of strings such as 18.82 (11.37)
+    "Ours in percent, and the paper's number in brackets where it has one."
+    ours = by_method(cases, methods, column).set_index(['split', 'domain'])
+    theirs = by_method(read_reported(label), methods, column).set_index(['split', 'domain']).reindex(ours.index)
+    text = lambda a, b: f'{100*a:.2f}' + ('' if pd.isna(b) else f' ({100*b:.2f})')
+    return pd.DataFrame({m: [text(a, b) for a, b in zip(ours[m], theirs[m])] for m in methods}, index=ours.index)
+
+# %% ../nbs/19_report.ipynb #c014
+def best_variants(
+    validation, # domain, method, chosen, valid_joint: a row a round or checkpoint
+    among=('off_policy', 'adaptive', 'pareto'), # the simpler before the later
+) -> dict:      # domain -> variant
+    "The variant with the best validation Joint in each domain."
+    reached = validation[validation.chosen & validation.method.isin(among)].sort_values('method', key=lambda m: m.map(list(among).index), kind='stable')
+    return {d: r.method.loc[r.valid_joint.idxmax()] for d, r in reached.reset_index(drop=True).groupby('domain')}
+
+def with_hppo(
+    cases,      # per-case scores of all variants
+    validation, # as for `best_variants`
+) -> pd.DataFrame:
+    "The scores, with the rows of each domain's best variant repeated as `hppo`."
+    best = best_variants(validation)
+    return pd.concat([cases, cases[cases.method == cases.domain.map(best)].assign(method='hppo')], ignore_index=True)
+
+# %% ../nbs/19_report.ipynb #c017
+METHODS = dict(base='0.8', pretrained='0.55', average='0.2', cpt='C9', sft='C0', off_policy='C1', adaptive='C2', pareto='C3', pareto_eps='C4', hppo='C3', steered='C6', probe='C8', ridge_map='C5')
 
 def save_figure(
     s,         # Settings
@@ -128,7 +170,7 @@ def save_figure(
             figure.savefig(out, format=kind, metadata=metadata, dpi=110, bbox_inches='tight')
             atomic_write(figures_dir(s)/f'{label}.{kind}', out.getvalue())
 
-# %% ../nbs/19_report.ipynb #c013
+# %% ../nbs/19_report.ipynb #c019
 def paired(
     cases,        # per-case scores of several methods
     a:str,        # first method
@@ -159,7 +201,7 @@ def contrast(
     table = pd.DataFrame(rows)
     return table.assign(p_holm=holm(table.p.values))
 
-# %% ../nbs/19_report.ipynb #c017
+# %% ../nbs/19_report.ipynb #c023
 def over_cells(
     claim:str, # id
     table,     # of `contrast`, or rows with estimate, low, high, n, verdict
@@ -169,6 +211,15 @@ def over_cells(
     held, failed, cells = (table.verdict == 'holds').sum(), (table.verdict == 'fails').sum(), len(table)
     word = 'holds' if held >= (needed or cells) else 'fails' if failed > held else 'within noise'
     return dict(id=claim, held=int(held), cells=cells, estimate=table.estimate.mean(), low=table.low.min(), high=table.high.max(), n=int(table.n.sum()), verdict=word)
+
+def every(
+    *tables, # of `contrast`, over the same cells
+) -> pd.DataFrame: # a row a cell
+    "The weakest of several contrasts in each cell: a cell holds when all of them do."
+    rows = pd.concat(tables, ignore_index=True)
+    rank = rows.verdict.map({'fails': 0, 'within noise': 1, 'holds': 2})
+    weakest = rows.assign(rank=rank, weight=-rows.p).sort_values(['rank', 'weight'], kind='stable').groupby(['domain', 'split'], sort=True).head(1)
+    return weakest.sort_values(['domain', 'split']).drop(columns=['rank', 'weight']).reset_index(drop=True)
 
 def plain_claim(
     claim:str,   # id
@@ -195,7 +246,7 @@ def update_claims(
         atomic_write(path, merged.to_csv(index=False, float_format='%.6g', lineterminator='\n'))
     return rows
 
-# %% ../nbs/19_report.ipynb #c020
+# %% ../nbs/19_report.ipynb #c027
 PACKAGES = ('torch', 'numpy', 'pandas', 'faiss-cpu', 'scikit-learn', 'matplotlib', 'papermill', 'nbdev')
 
 def update_manifest(

@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from ..report import contrast, plain_claim, read_cases, update_claims, update_manifest, write_table
+from ..report import contrast, plain_claim, read_cases, update_claims, update_manifest, with_hppo, write_table
 from ..settings import stream
 from ..stats import paired_bootstrap
 
@@ -17,10 +17,7 @@ def run(
     s, # Settings
 ) -> pd.DataFrame: # scores with the rows `hppo`
     "The main experiment's scores, each domain's best validated variant repeated as `hppo`."
-    cases, validation = read_cases(s, 'main'), read_cases(s, 'validation')
-    reached = validation[validation.chosen & validation.method.isin(['off_policy', 'adaptive', 'pareto'])]
-    best = reached.sort_values('valid_joint', kind='stable').groupby('domain').method.last()
-    return pd.concat([cases, cases[cases.method == cases.domain.map(best)].assign(method='hppo')], ignore_index=True)
+    return with_hppo(read_cases(s, 'main'), read_cases(s, 'validation'))
 
 CONTRASTS = (('hppo', 'sft'), ('pareto', 'adaptive'), ('pareto', 'off_policy'))
 

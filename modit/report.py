@@ -6,7 +6,7 @@
 __all__ = ['READ', 'PERCENT', 'METHODS', 'PACKAGES', 'figures_dir', 'write_cases', 'read_cases', 'cached_cases', 'locked',
            'printed', 'write_table', 'read_reported', 'beside', 'by_method', 'against_paper', 'best_variants',
            'with_hppo', 'save_figure', 'paired', 'contrast', 'over_cells', 'every', 'plain_claim', 'update_claims',
-           'update_manifest']
+           'merge_rows', 'update_manifest']
 
 # %% ../nbs/19_report.ipynb #c002
 import gzip, io, json, platform, resource, time
@@ -210,7 +210,7 @@ def over_cells(
     "Sum the verdicts of a claim's cells up."
     held, failed, cells = (table.verdict == 'holds').sum(), (table.verdict == 'fails').sum(), len(table)
     word = 'holds' if held >= (needed or cells) else 'fails' if failed > held else 'within noise'
-    return dict(id=claim, held=int(held), cells=cells, estimate=table.estimate.mean(), low=table.low.min(), high=table.high.max(), n=int(table.n.sum()), verdict=word)
+    return dict(id=claim, held=int(held), cells=cells, estimate=table.estimate.mean(), low=table.low.min(), high=table.high.max(), n=int(table.n.sum()), verdict=word, rows=table)
 
 def every(
     *tables, # of `contrast`, over the same cells
@@ -236,15 +236,27 @@ def update_claims(
     s,      # Settings
     claims, # list of rows
 ) -> pd.DataFrame: # the rows that were given, with their statements
-    "Merge rows into figures/<profile>/claims.csv, by claim."
-    path, columns = figures_dir(s)/'claims.csv', ['id', 'place', 'statement', 'held', 'cells', 'estimate', 'low', 'high', 'n', 'verdict']
-    rows = pd.DataFrame(claims).merge(read_reported('claims'), on='id', how='left')[columns]
-    rows[['held', 'cells']] = rows[['held', 'cells']].astype('Int64')
+    "Merge rows into figures/<profile>/claims.csv by claim, and their cells into claim-cells.csv."
+    columns = ['id', 'place', 'statement', 'held', 'cells', 'estimate', 'low', 'high', 'n', 'verdict']
+    rows = pd.DataFrame([{k: v for k, v in c.items() if k != 'rows'} for c in claims]).merge(read_reported('claims'), on='id', how='left')[columns]
+    cells = [c['rows'].assign(id=c['id'])[['id', 'domain', 'split', 'estimate', 'low', 'high', 'n', 'verdict']] for c in claims if 'rows' in c]
     with locked():
-        old = pd.read_csv(path, dtype={'held': 'Int64', 'cells': 'Int64'}) if path.exists() else rows[:0]
-        merged = pd.concat([x for x in (old[~old.id.isin(rows.id)], rows) if len(x)]).sort_values('id')
-        atomic_write(path, merged.to_csv(index=False, float_format='%.6g', lineterminator='\n'))
-    return rows
+        merge_rows(s, 'claims', rows.astype(dict(held='Int64', cells='Int64')), ['id'], dict(held='Int64', cells='Int64'))
+        if cells: merge_rows(s, 'claim-cells', pd.concat(cells), ['id', 'domain', 'split'])
+    return rows.astype(dict(held='Int64', cells='Int64'))
+
+def merge_rows(
+    s,         # Settings
+    name:str,  # of a csv in figures/<profile>
+    rows,      # DataFrame with a column id
+    order,     # columns to sort by
+    kinds=None, # column types to read with
+):
+    "Replace the rows of the same ids; the caller holds the lock."
+    path = figures_dir(s)/f'{name}.csv'
+    old = pd.read_csv(path, dtype=kinds) if path.exists() else rows[:0]
+    merged = pd.concat([x for x in (old[~old.id.isin(rows.id)], rows) if len(x)]).sort_values(order, kind='stable')
+    atomic_write(path, merged.to_csv(index=False, float_format='%.6g', lineterminator='\n'))
 
 # %% ../nbs/19_report.ipynb #c027
 PACKAGES = ('torch', 'numpy', 'pandas', 'faiss-cpu', 'scikit-learn', 'matplotlib', 'papermill', 'nbdev')

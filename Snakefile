@@ -19,11 +19,15 @@ for d in S.domains:
     GRAPH['sft', d] = [('cpt', None), ('corpus', d)]
     GRAPH[VARIANTS[-1], d] = [('sft', d)]
 
-# An experiment: what must be there before it starts.
+# An experiment: what must be there before it starts. Most read the main experiment's scores or choice of variants.
 MODELS = [str(stage_path(S, *node)) for node in GRAPH]
 CORPORA = [str(stage_path(S, 'corpus', d)) for d in S.domains]
-NEEDS = {name: MODELS + [str(run_marker(S, '32_main'))] for name in experiments()}
-NEEDS |= {'30_data': CORPORA, '31_density': CORPORA, '32_main': MODELS}
+MARK = {name: str(run_marker(S, name)) for name in experiments()}
+NEEDS = {name: MODELS + [MARK['32_main']] for name in experiments()}
+NEEDS |= {'30_data': CORPORA, '31_density': CORPORA, '32_main': MODELS, '33_order': MODELS,
+          '42_targets': [MARK['33_order']], '45_jacobi': [MARK['33_order']],  # which makes their single-domain stages
+          '43_negative': [MARK['32_main'], MARK['35_pareto']],                # which makes the long off-policy run
+          '46_steered': [MARK['44_baselines']], '50_claims': [m for n, m in MARK.items() if n != '50_claims']}
 
 def command(stage, domain):
     words = ('hppo', domain, '--variant', 'all') if stage in VARIANTS else (stage, domain)

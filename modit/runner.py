@@ -10,6 +10,7 @@ __all__ = ['STEADY', 'BORROWS', 'STAGES', 'notebook_parameters', 'same_kind', 'c
 
 # %% ../nbs/20_runner.ipynb #c002
 import argparse, ast, difflib, json, os, subprocess, sys, time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
@@ -187,13 +188,16 @@ def redraw(
     profile='mini', # a profile of settings.ini
 ) -> list:          # names that were redrawn
     "Redraw tables and figures from the committed scores; trains nothing."
-    load_settings(profile)
-    drawn = [name for name in experiments() if cases_path(profile, name).exists()]
-    for name in experiments():
-        if name in drawn: run_notebook(name, profile)
-        else: print(f'{name}: no scores in figures/{profile}/cases, passed over')
+    load_settings(profile); steady_environment()
+    *pages, ledger = experiments()
+    drawn = [name for name in pages if cases_path(profile, name).exists()]
+    for name in set(pages) - set(drawn): print(f'{name}: no scores in figures/{profile}/cases, passed over')
     if not drawn: raise ValueError(f'figures/{profile}/cases holds no scores; run `make main PROFILE={profile}` first')
-    return drawn
+    def draw(name): return subprocess.run([sys.executable, '-c', 'from modit.runner import main; main()', 'run', name, '--profile', profile], cwd=repo_root()).returncode
+    with ThreadPoolExecutor(os.cpu_count()) as pool: failed = [name for name, code in zip(drawn, pool.map(draw, drawn)) if code]
+    if failed: raise ValueError(f'{", ".join(failed)} could not be redrawn; the messages are above')
+    run_notebook(ledger, profile)
+    return drawn + [ledger]
 
 # %% ../nbs/20_runner.ipynb #c028
 def repository_lock(

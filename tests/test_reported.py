@@ -195,5 +195,5 @@ def test_variants_agree():
 
 
 def test_claim_ids():
-    assert [r["id"] for r in rows("claims")] == [f"C{i:02}" for i in range(1, 34)] + [f"B{i:02}" for i in range(1, 7)]
+    assert [r["id"] for r in rows("claims")] == [f"C{i:02}" for i in range(1, 34)] + [f"B{i:02}" for i in range(1, 8)]
     assert all(r["place"] and r["statement"] for r in rows("claims"))

@@ -9,7 +9,7 @@ import pandas as pd
 from ..cpt import continue_pretraining
 from ..evaluation import evaluate, serve
 from ..pipeline import get_corpus, get_index, get_model
-from ..report import by_method, cached_cases, contrast, over_cells, update_claims, update_manifest, write_table
+from ..report import by_method, cached_cases, contrast, every, over_cells, update_claims, update_manifest, write_table
 from ..settings import load_settings
 from ..sft import finetune
 
@@ -40,4 +40,4 @@ def claims(
     s,     # Settings
 ) -> list:
     "B04."
-    return [over_cells('B04', pd.concat([contrast(cases, 'endpoint', kind, s) for kind in KINDS[1:]]))]
+    return [over_cells('B04', every(*(contrast(cases, 'endpoint', kind, s) for kind in KINDS[1:])))]

@@ -4,7 +4,6 @@
 __all__ = ['DOMAINS', 'BANK', 'EPSILONS', 'collapse', 'rescaled', 'proxy_reward', 'local_reward', 'run', 'sweep', 'claims']
 
 # %% ../../nbs/experiments/43_negative.ipynb #c003
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
@@ -15,7 +14,7 @@ from ..hppo import TOLERANCES, off_policy
 from ..metrics import joint_at_k, same_at_k
 from ..ordering import ROLES
 from ..pipeline import get_corpus, get_history, get_index, get_labels, get_model
-from ..report import by_method, cached_cases, contrast, over_cells, plain_claim, read_cases, update_claims, update_manifest, write_table
+from ..report import by_method, cached_cases, contrast, every, over_cells, plain_claim, update_claims, update_manifest, write_table
 from ..retrieval import VectorIndex, search
 from ..settings import load_settings, stream
 
@@ -121,7 +120,7 @@ def claims(
     collapsed = (c['one scale'] >= .98) & (c.fan < c['one scale'])
     stopped = cases[cases.method == 'duplicates'].groupby('domain').kept_round.first() == 0
     change = contrast(cases, 'duplicates', 'sft', s)
-    false = pd.concat([contrast(cases, 'true', method, s) for method in ('local', 'proxy')])
+    false = every(*(contrast(cases, 'true', method, s) for method in ('local', 'proxy')))
     same = swept.groupby(['split', 'epsilon']).same.mean().unstack('epsilon')
     ragged = [not (np.diff(row) <= 0).all() for row in same.values]
     return [plain_claim('C26', c['one scale'].mean(), bool(collapsed.all()), c['one scale'].min(), c['one scale'].max(), int(len(cosines)/4), int(collapsed.sum()), len(c)),

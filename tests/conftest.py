@@ -15,6 +15,11 @@ os.environ.setdefault('OMP_NUM_THREADS', '1')
 os.environ.setdefault('MPLBACKEND', 'agg')
 torch.set_num_threads(1)
 
+# The paper's numbered tables and figures, by LaTeX label.
+LABELS = [f'tab-{name}' for name in ('data', 'main', 'seed', 'progress', 'order', 'hppo-abl', 'cand', 'rollout', 'bon', 'appdc', 'appdp', 'appdu', 'appdb',
+                                     'appbon', 'hparam', 'density', 'apporig', 'appbfs')]
+LABELS += [f'fig-{name}' for name in ('task', 'arch', 'traj', 'hppo', 'pareto', 'sig', 'drift', 'guidance')]
+
 
 def tracked_files():
     "Files that are committed, or would be: relative paths that git does not ignore."

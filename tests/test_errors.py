@@ -113,5 +113,5 @@ def test_a_page_that_fails_is_never_done(source, said):
     ['stage', 'sft', '--profile', 'smoke'], ['stage', 'cpt', 'D1', '--profile', 'smoke'], ['stage', 'sft', 'D9', '--profile', 'smoke'],
     ['stage', 'nothing'], ['bench', '--profile', 'tiny']])
 def test_command_line_mistakes_exit_2_without_a_traceback(argv):
-    run = subprocess.run([sys.executable, '-c', 'from modit.runner import main; main()', *argv], cwd=ROOT, env=environment(ROOT), capture_output=True, text=True)
+    run = subprocess.run([sys.executable, '-c', 'from modit.command import main; main()', *argv], cwd=ROOT, env=environment(ROOT), capture_output=True, text=True)
     assert run.returncode == 2 and 'Traceback' not in run.stderr and run.stderr.strip()

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from conftest import ROOT, copy_repository, environment
+from conftest import LABELS, ROOT, copy_repository, environment
 
 pytestmark = pytest.mark.skipif(not (ROOT/'nbs'/'experiments'/'32_main.ipynb').exists(), reason='the main experiment is not written yet')
 LIMIT = 900  # seconds for one uninterrupted run
@@ -22,7 +22,7 @@ LIMIT = 900  # seconds for one uninterrupted run
 def start(copy, *argv):
     "Start `modit` in a copy, in a process group of its own, its messages in a file."
     log = open(copy/'messages.txt', 'ab')
-    return subprocess.Popen([sys.executable, '-c', 'from modit.runner import main; main()', *argv], cwd=copy, env=environment(copy),
+    return subprocess.Popen([sys.executable, '-c', 'from modit.command import main; main()', *argv], cwd=copy, env=environment(copy),
                             stdout=log, stderr=log, start_new_session=True)
 
 
@@ -82,15 +82,32 @@ def test_a_papermill_line_by_hand_gives_the_same_files(whole):
     assert results(copy) == before
 
 
-def test_redrawing_needs_no_models(whole, tmp_path):
+@pytest.fixture(scope='module')
+def everything(whole, tmp_path_factory):
+    "The same run, gone on to every experiment of the paper."
+    copy = tmp_path_factory.mktemp('everything')/'modit'
+    subprocess.run(['cp', '-r', str(whole[0]), str(copy)], check=True)
+    finish(copy, 'main', 'paper', '--profile', 'smoke')
+    return copy
+
+
+def test_every_experiment_writes_its_artefacts(everything):
+    files = {p.stem for p in (everything/'figures'/'smoke').glob('*.*')}
+    assert set(LABELS) <= files, set(LABELS) - files
+    read = lambda name: (everything/'figures'/name).read_text().splitlines()[1:]
+    claimed, answered = ({line.split(',')[0] for line in read(f'{folder}/claims.csv')} for folder in ('reported', 'smoke'))
+    assert answered == claimed
+
+
+def test_redrawing_needs_no_models(everything, tmp_path):
     copy = copy_repository(tmp_path/'modit')
     (copy/'figures'/'smoke').mkdir(parents=True, exist_ok=True)
-    subprocess.run(['cp', '-r', str(whole[0]/'figures'/'smoke'/'cases'), str(copy/'figures'/'smoke')], check=True)
+    subprocess.run(['cp', '-r', str(everything/'figures'/'smoke'/'cases'), str(copy/'figures'/'smoke')], check=True)
     finish(copy, 'figures', '--profile', 'smoke')
-    trained = [p.name for p in (copy/'runs').rglob('*.safetensors') if not p.name.startswith(('domain', 'corpus'))]
-    assert not trained
-    ours, theirs = results(copy), results(whole[0])
-    assert {k: v for k, v in ours.items() if v != theirs.get(k)} == {}
+    assert not list((copy/'runs').rglob('*.safetensors'))
+    ours, theirs = results(copy), results(everything)
+    assert ours.keys() == theirs.keys()
+    assert {k for k, v in ours.items() if v != theirs[k]} == set()
 
 
 def test_killed_again_and_again_ends_the_same(whole, tmp_path):

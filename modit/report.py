@@ -232,6 +232,7 @@ def plain_claim(
     "A claim that is a plain statement about numbers."
     return dict(id=claim, held=held, cells=cells, estimate=estimate, low=low, high=high, n=n, verdict='holds' if holds else 'fails')
 
+# %% ../nbs/19_report.ipynb #c027
 def update_claims(
     s,      # Settings
     claims, # list of rows
@@ -258,7 +259,7 @@ def merge_rows(
     merged = pd.concat([x for x in (old[~old.id.isin(rows.id)], rows) if len(x)]).sort_values(order, kind='stable')
     atomic_write(path, merged.to_csv(index=False, float_format='%.6g', lineterminator='\n'))
 
-# %% ../nbs/19_report.ipynb #c027
+# %% ../nbs/19_report.ipynb #c029
 PACKAGES = ('torch', 'numpy', 'pandas', 'faiss-cpu', 'scikit-learn', 'matplotlib', 'papermill', 'nbdev')
 
 def update_manifest(

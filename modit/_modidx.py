@@ -192,6 +192,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                'modit/experiments/steered.py'),
                                            'modit.experiments.steered.run': ( 'experiments/steered.html#run',
                                                                               'modit/experiments/steered.py'),
+                                           'modit.experiments.steered.steered_policy': ( 'experiments/steered.html#steered_policy',
+                                                                                         'modit/experiments/steered.py'),
                                            'modit.experiments.steered.with_baselines': ( 'experiments/steered.html#with_baselines',
                                                                                          'modit/experiments/steered.py')},
             'modit.experiments.targets': { 'modit.experiments.targets.claims': ( 'experiments/targets.html#claims',

@@ -13,7 +13,7 @@ from sklearn.linear_model import Ridge
 
 from .evaluation import average_pool, sample_cases, score_cases
 from .metrics import score_queries
-from .ordering import centroid, training_cases
+from .ordering import ROLES, centroid, training_cases
 from .retrieval import VectorIndex, search
 from .synth import unit
 
@@ -101,8 +101,12 @@ def choose(
     corpus, # Corpus
     index,  # VectorIndex
     s,      # Settings: valid_cases
+    split:str, # item: validation cases of trained patterns; pattern: of new ones
 ):          # the value, its validation Joint
-    "The value with the highest Joint on the validation slice."
-    cases = sample_cases(corpus, 'valid', s.valid_cases, s)
+    "The value with the highest Joint on validation cases of a split's kind; raises `ValueError` if there are none."
+    cases = sample_cases(corpus, 'valid', 3*s.valid_cases, s)
+    known = np.isin(cases.pattern, np.unique(corpus.pattern[corpus.role == ROLES.index('train')]))
+    cases = cases[known if split == 'item' else ~known]
+    if not len(cases): raise ValueError(f'{corpus.name}: no validation case for the {split} split; raise valid_clusters or valid_patterns')
     joint = [float(score_cases(answer(cases, v), corpus, index, cases, s).joint.mean()) for v in values]
     return values[int(np.argmax(joint))], max(joint)

@@ -74,6 +74,10 @@ def test_constants_are_chosen_on_validation_alone(world, monkeypatch):
     def answer(cases, value):
         seen.append(cases)
         return steer(average_pool(corpus, cases), corpus, value)
-    choose(answer, (.1, .5), corpus, index, s)
-    roles = corpus.role[np.concatenate([c.sequence for c in seen]).ravel()]
-    assert set(roles) == {ROLES.index('valid')}
+    trained = np.unique(corpus.pattern[corpus.role == ROLES.index('train')])
+    for split in ('item', 'pattern'):
+        seen.clear()
+        choose(answer, (.1, .5), corpus, index, s, split)
+        roles = corpus.role[np.concatenate([c.sequence for c in seen]).ravel()]
+        assert set(roles) == {ROLES.index('valid')}
+        assert all(np.isin(c.pattern, trained).all() == (split == 'item') for c in seen)

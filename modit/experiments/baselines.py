@@ -36,10 +36,11 @@ def run(
                        ridge_map=lambda c, v: ridge_map(predict, corpus, c, v), pattern_direction=lambda c, v: pattern_direction(corpus, c, v))
         rows.append(evaluate(lambda c: attribute_only(corpus, c), corpus, index, s, 'attribute_only'))
         for method, answer in answers.items():
-            value, joint = choose(answer, STEPS[method], corpus, index, s)
-            rows.append(evaluate(lambda c: answer(c, value), corpus, index, s, method).assign(value=value, valid_joint=joint))
+            for split in ('item', 'pattern'):
+                value, joint = choose(answer, STEPS[method], corpus, index, s, split)
+                rows.append(evaluate(lambda c: answer(c, value), corpus, index, s, method, splits=(split,)).assign(value=value, valid_joint=joint))
         rows.append(filtered(corpus, s))
-        print(name, {r.method.iloc[0]: round(r.joint.mean(), 4) for r in rows[-6:]}, flush=True)
+        print(name, 'scored', flush=True)
     return pd.concat(rows, ignore_index=True)
 
 def with_main(

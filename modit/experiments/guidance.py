@@ -80,7 +80,7 @@ def calibration(
     worst = every(*(contrast(hppo, f'hppo {x:g}', 'hppo 1', s) for x in fan)).set_index(['domain', 'split'])
     for (name, split), cell in hppo.groupby(['domain', 'split']):
         means = cell.groupby('scale').joint.mean()
-        cost = contrast(cell, f'hppo {means.idxmax():g}', f'hppo {s.guidance_scale:g}', s).iloc[0] if means.idxmax() != s.guidance_scale else dict(estimate=0., low=0., high=0., n=cell.case.nunique())
+        cost = contrast(cell, f'hppo {means.idxmax():g}', f'hppo {s.guidance_scale:g}', s).iloc[0] if means.idxmax() != s.guidance_scale else dict(estimate=0., low=0., high=0., n=int(cell.dropna(subset='joint').case.nunique()))
         rows.append(dict(domain=name, split=split, one_is_worst=worst.verdict[name, split], best=means[list(s.guidance_scales)].idxmax(), best_of_grid=means.idxmax(), **{k: cost[k] for k in ('estimate', 'low', 'high', 'n')}))
     return pd.DataFrame(rows)
 

@@ -128,8 +128,8 @@ def but(
     claim:dict, # of `over_cells`
     also:bool,  # a second part of the claim, which is not a contrast
 ) -> dict:
-    "A claim in two parts fails when the second is not so."
-    return claim if also else claim | dict(verdict='fails')
+    "A claim whose cells hold still fails when its second part is not so."
+    return claim | dict(verdict='fails') if claim['verdict'] == 'holds' and not also else claim
 
 # %% ../../nbs/experiments/32_main.ipynb #c029
 def claims(

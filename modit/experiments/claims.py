@@ -37,19 +37,22 @@ def plot(
     cells,  # a row a claim and cell
 ):          # matplotlib Figure
     "One row a claim, one mark a cell; the first mark is the claim's own verdict."
-    columns = [f'{d} {p}' for d in ('D1', 'D2', 'D3', 'D4') for p in ('item', 'pattern')]
-    order = claims.assign(rank=claims.section.map([name for name, _ in SECTIONS].index)).sort_values(['rank', 'id']).reset_index(drop=True)
-    fig, ax = plt.subplots(figsize=(11, .27*len(order) + 1))
-    rank = {'fails': 0, 'within noise': 1, 'holds': 2}
-    for y, c in order.iterrows():
-        ax.plot(-1.6, y, 's', c=COLOURS[c.verdict], ms=9)
-        mine = cells[cells.id == c.id]
-        for (d, p), r in mine.groupby(['domain', 'split']):
-            ax.plot(columns.index(f'{d} {p}'), y, 'o', c=COLOURS[min(r.verdict, key=rank.get)], ms=7)
-        if not len(mine) and not pd.isna(c.cells): ax.text(0, y, f'{c.held} of {c.cells}', fontsize=7, va='center')
-        ax.text(len(columns) - .2, y, c.statement if len(c.statement) < 96 else c.statement[:93] + '...', fontsize=7, va='center')
-        if y and c.section != order.section[y - 1]: ax.axhline(y - .5, c='0.85', lw=.8)
-    ax.set(xlim=(-2.2, len(columns) + 9), ylim=(len(order) - .5, -.5), xticks=[-1.6, *range(len(columns))], yticks=range(len(order)), yticklabels=order.id)
+    columns, rank = [f'{d} {p}' for d in ('D1', 'D2', 'D3', 'D4') for p in ('item', 'pattern')], {'fails': 0, 'within noise': 1, 'holds': 2}
+    height = len(claims) + claims.section.nunique()
+    fig, ax = plt.subplots(figsize=(11, .27*height + 1), dpi=60)
+    y, places = 0, {}
+    for name, _ in SECTIONS:
+        ax.text(-2.2, y, name, fontsize=8, weight='bold', va='center')
+        for c in claims[claims.section == name].sort_values('id').itertuples():
+            y += 1
+            places[c.id] = y
+            ax.plot(-1.6, y, 's', c=COLOURS[c.verdict], ms=9)
+            mine = cells[cells.id == c.id]
+            for (d, p), r in mine.groupby(['domain', 'split']): ax.plot(columns.index(f'{d} {p}'), y, 'o', c=COLOURS[min(r.verdict, key=rank.get)], ms=7)
+            if not len(mine) and not pd.isna(c.cells): ax.text(0, y, f'{c.held} of {c.cells}', fontsize=7, va='center')
+            ax.text(len(columns) - .2, y, c.statement if len(c.statement) < 96 else c.statement[:93] + '...', fontsize=7, va='center')
+        y += 1
+    ax.set(xlim=(-2.2, len(columns) + 9), ylim=(height - .5, -.8), xticks=[-1.6, *range(len(columns))], yticks=list(places.values()), yticklabels=list(places))
     ax.set_xticklabels(['verdict', *columns], rotation=60, ha='left', fontsize=7)
     ax.xaxis.tick_top(); ax.tick_params(length=0, labelsize=7)
     for side in ax.spines.values(): side.set_visible(False)

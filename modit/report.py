@@ -197,7 +197,7 @@ def contrast(
         by_pattern = cluster_bootstrap(cell.a.values, cell.b.values, cell.pattern.values, resamples=s.resamples, rng=rng('pattern'))
         used = by_case if split == 'item' else by_pattern
         rows.append(dict(domain=domain, split=split, a=a, b=b, estimate=used.estimate, low=used.low, high=used.high, case_low=by_case.low, case_high=by_case.high,
-                         pattern_low=by_pattern.low, pattern_high=by_pattern.high, p=used.p, n=used.n, units=used.units, verdict=verdict(used, side)))
+                         pattern_low=by_pattern.low, pattern_high=by_pattern.high, p=used.p, n=used.n, units=used.units, column=column, side=side, verdict=verdict(used, side)))
     table = pd.DataFrame(rows)
     return table.assign(p_holm=holm(table.p.values))
 
@@ -207,19 +207,22 @@ def over_cells(
     table,     # of `contrast`, or rows with estimate, low, high, n, verdict
     needed=None, # cells that must hold; by default all
 ) -> dict:
-    "Sum the verdicts of a claim's cells up."
+    "Sum the verdicts of a claim's cells up; estimates count towards the claimed side."
     held, failed, cells = (table.verdict == 'holds').sum(), (table.verdict == 'fails').sum(), len(table)
-    word = 'holds' if held >= (needed or cells) else 'fails' if failed > held else 'within noise'
-    return dict(id=claim, held=int(held), cells=cells, estimate=table.estimate.mean(), low=table.low.min(), high=table.high.max(), n=int(table.n.sum()), verdict=word, rows=table)
+    word = 'holds' if held >= (needed or cells) else 'fails' if failed > cells - (needed or cells) else 'within noise'
+    side = table['side'] if 'side' in table else 1
+    low, high = np.minimum(side*table.low, side*table.high), np.maximum(side*table.low, side*table.high)
+    return dict(id=claim, held=int(held), cells=cells, estimate=(side*table.estimate).mean(), low=low.min(), high=high.max(), n=int(table.n.sum()), verdict=word, rows=table)
 
 def every(
     *tables, # of `contrast`, over the same cells
 ) -> pd.DataFrame: # a row a cell
     "The weakest of several contrasts in each cell: a cell holds when all of them do."
     rows = pd.concat(tables, ignore_index=True)
-    rank = rows.verdict.map({'fails': 0, 'within noise': 1, 'holds': 2})
-    weakest = rows.assign(rank=rank, weight=-rows.p).sort_values(['rank', 'weight'], kind='stable').groupby(['domain', 'split'], sort=True).head(1)
-    return weakest.sort_values(['domain', 'split']).drop(columns=['rank', 'weight']).reset_index(drop=True)
+    near = np.where(rows.side > 0, rows.low, -rows.high)
+    rows = rows.assign(rank=rows.verdict.map({'fails': 0, 'within noise': 1, 'holds': 2}), near=near/(rows.high - rows.low).clip(lower=1e-12))
+    weakest = rows.sort_values(['rank', 'near'], kind='stable').groupby(['domain', 'split']).head(1)
+    return weakest.sort_values(['domain', 'split']).drop(columns=['rank', 'near']).reset_index(drop=True)
 
 def plain_claim(
     claim:str,   # id
@@ -240,7 +243,7 @@ def update_claims(
     "Merge rows into figures/<profile>/claims.csv by claim, and their cells into claim-cells.csv."
     columns = ['id', 'place', 'statement', 'held', 'cells', 'estimate', 'low', 'high', 'n', 'verdict']
     rows = pd.DataFrame([{k: v for k, v in c.items() if k != 'rows'} for c in claims]).merge(read_reported('claims'), on='id', how='left')[columns]
-    cells = [c['rows'].assign(id=c['id'])[['id', 'domain', 'split', 'estimate', 'low', 'high', 'n', 'verdict']] for c in claims if 'rows' in c]
+    cells = [c['rows'].assign(id=c['id'])[['id', 'domain', 'split', 'a', 'b', 'column', 'side', 'estimate', 'low', 'high', 'n', 'verdict']] for c in claims if 'rows' in c]
     with locked():
         merge_rows(s, 'claims', rows.astype(dict(held='Int64', cells='Int64')), ['id'], dict(held='Int64', cells='Int64'))
         if cells: merge_rows(s, 'claim-cells', pd.concat(cells), ['id', 'domain', 'split'])

@@ -11,7 +11,7 @@ from ..candidates import fan_candidates, static_candidates
 from ..evaluation import protocol_counts, sample_cases, score_cases, serve
 from ..pipeline import get_corpus, get_index, get_model
 from ..report import best_variants, by_method, cached_cases, contrast, over_cells, plain_claim, read_cases, update_claims, update_manifest, write_table
-from ..stats import paired_bootstrap
+from ..stats import cluster_bootstrap, paired_bootstrap
 
 # %% ../../nbs/experiments/37_best_of_n.ipynb #c006
 def best_of(
@@ -68,7 +68,8 @@ def headroom(
     rows = []
     for (name, split), cell in cases.groupby(['domain', 'split']):
         top, served = (cell[cell.method == m].sort_values('case').joint.values for m in ('hppo_oracle', 'hppo_single'))
-        i = paired_bootstrap(top, served, resamples=s.resamples)
+        patterns = cell[cell.method == 'hppo_single'].sort_values('case').pattern.values
+        i = paired_bootstrap(top, served, resamples=s.resamples) if split == 'item' else cluster_bootstrap(top, served, patterns, resamples=s.resamples)
         rows.append(dict(domain=name, split=split, gain=i.estimate/served.mean(), low=i.low/served.mean(), high=i.high/served.mean(), n=i.n))
     return pd.DataFrame(rows)
 

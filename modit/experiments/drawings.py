@@ -65,12 +65,13 @@ def pair_points(
     s,    # Settings
     name, # domain
 ) -> pd.DataFrame: # figure, kind (kept or removed), x, y of the loser, x2, y2 of the winner
-    "Pairs of labelled candidates, with what the Pareto filter does to them."
+    "A sample of the pairs of labelled candidates, with what the Pareto filter does to them."
     _, (_, joint, same) = get_labels(s, name)
     win, losers = margin_pairs(joint, same, s.margin)
     kept = pareto_filter(win, losers, same)
     i, j = np.nonzero(losers)
-    i, j = i[:240], j[:240]
+    chosen = np.sort(stream(s.seed, 'drawings', 'pairs').permutation(len(i))[:240])
+    i, j = i[chosen], j[chosen]
     return pd.DataFrame(dict(figure='hppo', kind=np.where(kept[i, j], 'kept', 'removed'), x=same[i, j], y=joint[i, j], x2=same[i, win[i]], y2=joint[i, win[i]]))
 
 def run(
@@ -153,6 +154,6 @@ def draw_pairs(
     fig, axes = plt.subplots(1, 2, figsize=(8, 3.2), sharex=True, sharey=True)
     for ax, (kind, colour) in zip(axes, (('removed', 'C3'), ('kept', 'C0'))):
         for r in p[p.kind == kind].itertuples(): ax.annotate('', (100*r.x2, 100*r.y2), (100*r.x, 100*r.y), arrowprops=dict(arrowstyle='->', lw=.5, color=colour))
-        ax.set(title=f'{kind}: {(p.kind == kind).sum()} pairs', xlabel='Same of the candidate (%)', xlim=(100*p[['x', 'x2']].min().min() - 2, 102), ylim=(-2, 100*p.y2.max() + 3))
+        ax.set(title=f'{kind}: {(p.kind == kind).sum()} of {len(p)} pairs', xlabel='Same of the candidate (%)', xlim=(100*p[['x', 'x2']].min().min() - 2, 102), ylim=(-2, 100*p.y2.max() + 3))
     axes[0].set_ylabel('Joint of the candidate (%)'); fig.tight_layout()
     return fig

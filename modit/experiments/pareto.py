@@ -57,13 +57,10 @@ def drifts(
     cases, # of `run`
     s,     # Settings
 ) -> pd.DataFrame: # a row a domain
-    "C25: Attr up, Same down, Joint past its peak, on the item split."
-    first, last, rows = drift_steps(s)[0], drift_steps(s)[-1], []
-    for name, cell in cases[(cases.split == 'item') & (cases.step > 0)].groupby('domain'):
-        peak = cell[cell.step < last].groupby('step').joint.mean().idxmax()
-        at = lambda a, b, **kw: contrast(cell, f'off_policy_{a}', f'off_policy_{b}', s, **kw)
-        rows.append(every(at(last, first, column='attr'), at(last, first, column='same', side=-1), at(last, peak, side=-1)))
-    return pd.concat(rows, ignore_index=True)
+    "C25: Attr up, Same and Joint down from the first checkpoint to the last, on the item split."
+    first, last = drift_steps(s)[0], drift_steps(s)[-1]
+    change = lambda column, side: contrast(cases[cases.split == 'item'], f'off_policy_{last}', f'off_policy_{first}', s, column, side)
+    return every(change('attr', 1), change('same', -1), change('joint', -1))
 
 def claims(
     variants, # scores of the main experiment

@@ -5,7 +5,7 @@ r"""A stage's result lies in a file whose name holds a key: the settings it read
 # %% auto #0
 __all__ = ['VARIANTS', 'DATA', 'MODEL', 'SERVE', 'PREFER', 'CPT', 'SFT', 'PREFERENCE_CODE', 'STAGES', 'code_of', 'stage_key',
            'stage_path', 'get_domain', 'get_corpus', 'get_index', 'get_model', 'make_stage', 'get_labels',
-           'get_history', 'get_losses']
+           'get_history', 'get_losses', 'long_off_policy']
 
 # %% ../nbs/18_pipeline.ipynb #c002
 import shutil
@@ -20,7 +20,7 @@ from .model import new_model
 from .ordering import Cases, Corpus, prepare_corpus
 from .pretrain import pretrain
 from .retrieval import VectorIndex
-from .settings import fingerprint, load_arrays, repo_root, save_arrays
+from .settings import fingerprint, load_arrays, load_settings, repo_root, save_arrays
 from .sft import finetune
 from .synth import load_domain, make_domain, make_world, save_domain
 from .training import load_checkpoint, save_checkpoint
@@ -187,3 +187,10 @@ def get_losses(
 ) -> list:
     "Training curve of a supervised stage."
     return load_arrays(make_stage(s, stage, domain))[1]['losses']
+
+# %% ../nbs/18_pipeline.ipynb #c019
+def long_off_policy(
+    s, # Settings
+):     # Settings whose off-policy run is longer
+    "The off-policy run saved at its first saved step, doubled four times (fig:drift)."
+    return load_settings(s.profile, off_policy_steps=tuple(s.off_policy_steps[0]*2**i for i in range(5)))

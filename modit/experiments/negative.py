@@ -14,7 +14,7 @@ from ..evaluation import evaluate, sample_cases, serve
 from ..hppo import TOLERANCES, off_policy
 from ..metrics import joint_at_k, same_at_k
 from ..ordering import ROLES
-from ..pipeline import get_corpus, get_history, get_index, get_labels, get_model
+from ..pipeline import get_corpus, get_history, get_index, get_labels, get_model, long_off_policy
 from ..report import by_method, cached_cases, contrast, every, over_cells, plain_claim, update_claims, update_manifest, write_table
 from ..retrieval import VectorIndex, search
 from ..settings import load_settings, stream
@@ -73,7 +73,6 @@ def run(
 ) -> pd.DataFrame: # per-case scores
     "Train the departures and score them with their references."
     duplicates = load_settings(s.profile, guidance_scales=(s.guidance_scale,)*len(s.guidance_scales))
-    long = load_settings(s.profile, off_policy_steps=tuple(s.off_policy_steps[0]*2**i for i in range(5)))
     rows = []
     for name in DOMAINS:
         corpus, sft, (cases, (candidates, joint, same)) = get_corpus(s, name), get_model(s, 'sft', name), get_labels(s, name)
@@ -84,7 +83,7 @@ def run(
         for method in ('sft', 'off_policy', 'pareto'): score(get_model(s, method, name), method)
         history = get_history(duplicates, name, 'pareto')
         score(get_model(duplicates, 'pareto', name), 'duplicates', kept_round=history['round'][history.chosen].iloc[0])
-        score(get_model(long, 'off_policy_5', name), 'long')
+        score(get_model(long_off_policy(s), 'off_policy_5', name), 'long')
         false = dict(proxy=(rescaled(proxy_reward(candidates, corpus), joint), same))
         local, local_same = local_reward(candidates, corpus, cases, s)
         false['local'] = rescaled(local, joint), local_same

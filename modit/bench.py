@@ -9,7 +9,6 @@ __all__ = ['seconds', 'peak_flops', 'bench_training', 'uncached', 'bench_samplin
 # %% ../nbs/21_bench.ipynb #c002
 import time
 
-import faiss
 import numpy as np
 import pandas as pd
 import torch

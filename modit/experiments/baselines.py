@@ -4,12 +4,13 @@
 __all__ = ['COLUMNS', 'filtered', 'run', 'with_main', 'plot', 'claims']
 
 # %% ../../nbs/experiments/44_baselines.ipynb #c003
+import matplotlib.pyplot as plt
 import pandas as pd
 
 from ..baselines import STEPS, attribute_only, choose, filtered_neighbours, fit_ridge_map, pattern_direction, ridge_map, rocchio, steer
 from ..evaluation import average_pool, evaluate, sample_cases
 from ..pipeline import get_corpus, get_index
-from ..report import by_method, cached_cases, contrast, every, over_cells, read_cases, update_claims, update_manifest, with_hppo, write_table
+from ..report import by_method, cached_cases, contrast, over_cells, read_cases, update_claims, update_manifest, with_hppo, write_table
 
 # %% ../../nbs/experiments/44_baselines.ipynb #c006
 def filtered(
@@ -59,7 +60,6 @@ def plot(
     cases, # of `with_main`
 ):         # matplotlib Figure
     "Joint of baselines, SFT, HPPO and the pattern oracle in every cell."
-    import matplotlib.pyplot as plt
     shown = dict(average='0.6', sft='C0', hppo='C3', rocchio='C5', ridge_map='C1', probe='C2', pattern_direction='0.85')
     fig, axes = plt.subplots(1, 2, figsize=(9, 2.8), sharey=True)
     for ax, split in zip(axes, ('item', 'pattern')):

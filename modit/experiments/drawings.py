@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from ..baselines import attribute_only, steer
+from ..baselines import attribute_only
 from ..evaluation import average_pool, sample_cases, score_cases, serve
 from ..model import attention_mask
 from ..ordering import training_cases

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from ..candidates import fan_candidates, label_candidates
-from ..evaluation import evaluate, sample_cases, score_cases, serve
+from ..evaluation import evaluate, serve
 from ..hppo import hppo_round
 from ..pipeline import get_corpus, get_index, get_labels, get_model
-from ..report import best_variants, cached_cases, contrast, every, plain_claim, read_cases, update_claims, update_manifest, write_cases, write_table
+from ..report import best_variants, cached_cases, contrast, every, plain_claim, read_cases, update_claims, update_manifest, write_table
 
 # %% ../../nbs/experiments/39_guidance.ipynb #c006
 def rounds(

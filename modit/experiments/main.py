@@ -6,7 +6,6 @@ __all__ = ['METRICS', 'STEPS', 'APPENDIX', 'run', 'run_validation', 'table', 'pr
 
 # %% ../../nbs/experiments/32_main.ipynb #c003
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 import torch
 

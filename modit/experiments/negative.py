@@ -8,15 +8,15 @@ __all__ = ['DOMAINS', 'BANK', 'EPSILONS', 'collapse', 'rescaled', 'proxy_reward'
 import numpy as np
 import pandas as pd
 
-from ..candidates import fan_candidates, label_candidates
+from ..candidates import fan_candidates
 from ..density import predict_density
 from ..evaluation import evaluate, sample_cases, serve
-from ..hppo import TOLERANCES, off_policy
+from ..hppo import off_policy
 from ..metrics import joint_at_k, same_at_k
 from ..ordering import ROLES
 from ..pipeline import get_corpus, get_history, get_index, get_labels, get_model, long_off_policy
 from ..report import by_method, cached_cases, contrast, every, over_cells, plain_claim, update_claims, update_manifest, write_table
-from ..retrieval import VectorIndex, search
+from ..retrieval import VectorIndex
 from ..settings import load_settings, stream
 
 # %% ../../nbs/experiments/43_negative.ipynb #c006

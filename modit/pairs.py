@@ -22,13 +22,14 @@ def margin_pairs(
     joint,    # (n, c)
     same,     # (n, c)
     margin,   # delta
+    lead=True, # only cases whose winner leads everyone by the margin
 ) -> tuple[np.ndarray, np.ndarray]: # winner (n,), losers (n, c) bool
     "Winner and losers of each case by the reward margin (Algorithm 2, lines 9-11)."
     win = winners(joint, same)
     best = np.take_along_axis(joint, win[:, None], 1)
     losers = best - joint >= margin - 1e-9
-    lead = losers.sum(1) == joint.shape[1] - 1   # top1 - top2 >= delta: everyone else is behind by the margin
-    return win, losers & lead[:, None]
+    if lead: losers &= losers.sum(1, keepdims=True) == joint.shape[1] - 1   # top1 - top2 >= delta: everyone else is behind by the margin
+    return win, losers
 
 def pareto_filter(
     win,       # (n,) winner of each case

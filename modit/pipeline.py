@@ -15,7 +15,7 @@ import pandas as pd
 
 import modit
 from .cpt import continue_pretraining
-from .hppo import TOLERANCES, first_pool, iterate, off_policy
+from .hppo import TOLERANCES, iterate, labelled_pool, off_policy
 from .model import new_model
 from .ordering import Cases, Corpus, prepare_corpus
 from .pretrain import pretrain
@@ -146,7 +146,7 @@ def _train(s, stage, domain, path, work):
 # %% ../nbs/18_pipeline.ipynb #c015
 def _label(s, domain, path):
     corpus = get_corpus(s, domain)
-    cases, (candidates, joint, same) = first_pool(get_model(s, 'sft', domain), corpus, get_index(s, corpus), s)
+    cases, (candidates, joint, same) = labelled_pool(get_model(s, 'sft', domain), corpus, get_index(s, corpus), s)
     save_arrays(path, dict(pattern=cases.pattern, sequence=cases.sequence, candidates=candidates, joint=joint, same=same), kind='labels')
 
 def get_labels(

@@ -10,6 +10,7 @@ import faiss
 import numpy as np
 
 faiss.omp_set_num_threads(1)  # several processes side by side beat threads at these sizes, and the order of sums is fixed
+faiss.cvar.distance_compute_blas_threshold = 0  # a block is one matrix product; FAISS would loop over items below 128,000 queries
 
 # %% ../nbs/03_retrieval.ipynb #c005
 def check_embeddings(

@@ -8,7 +8,7 @@ __all__ = ['PER_DOMAIN', 'CHOICES', 'repo_root', 'Settings', 'parse_value', 'che
 
 # %% ../nbs/00_settings.ipynb #c003
 import configparser, hashlib, json, types
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np

@@ -7,8 +7,6 @@ __all__ = ['normalize', 'sample_sphere', 'to_tangent', 'angle', 'sinc', 'exp_map
            'weighted_error']
 
 # %% ../nbs/01_sphere.ipynb #c002
-import math
-
 import numpy as np
 import torch
 

@@ -7,13 +7,11 @@ __all__ = ['rounds', 'run', 'plot', 'calibration', 'claims']
 import copy
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 
-from ..candidates import fan_candidates, label_candidates
 from ..evaluation import evaluate, serve
-from ..hppo import hppo_round
-from ..pipeline import get_corpus, get_index, get_labels, get_model
+from ..hppo import hppo_round, labelled_pool
+from ..pipeline import get_corpus, get_index, get_model
 from ..report import best_variants, cached_cases, contrast, every, plain_claim, read_cases, update_claims, update_manifest, write_table
 
 # %% ../../nbs/experiments/39_guidance.ipynb #c006
@@ -23,14 +21,13 @@ def rounds(
     "Joint and Same of the fan before each Pareto round."
     rows = []
     for name in s.domains:
-        corpus, sft, (cases, first) = get_corpus(s, name), get_model(s, 'sft', name), get_labels(s, name)
+        corpus, sft = get_corpus(s, name), get_model(s, 'sft', name)
         index, policy, n = get_index(s, corpus), copy.deepcopy(sft), len(s.tail_depths)
         for round in range(1, s.hppo_rounds + 2):
-            fan = fan_candidates(policy, corpus, cases, s, 'round', round)
-            joint, same = label_candidates(fan, corpus, index, cases, s.k)
-            rows += [dict(domain=name, round=round, scale=scale, joint=joint[:, i].mean(), same=same[:, i].mean()) for i, scale in enumerate(s.guidance_scales)]
+            cases, pool = labelled_pool(policy, corpus, index, s, round)
+            joint, same = (scores[:, n:].mean(0) for scores in pool[1:])
+            rows += [dict(domain=name, round=round, scale=scale, joint=joint[i], same=same[i]) for i, scale in enumerate(s.guidance_scales)]
             if round > s.hppo_rounds: break  # the policy after the last round is measured, not trained
-            pool = tuple(np.concatenate([old[:, :n], new], 1) for old, new in zip(first, (fan, joint, same)))
             hppo_round(policy, sft, corpus, cases, pool, s, round, s.hppo_steps, tolerance=0.)
         print(name, 'rounds done', flush=True)
     return pd.DataFrame(rows)

@@ -9,7 +9,7 @@ import copy
 import pandas as pd
 
 from ..evaluation import evaluate, serve
-from ..hppo import hppo_round, next_pool
+from ..hppo import hppo_round, labelled_pool
 from ..pipeline import get_corpus, get_index, get_labels, get_model
 from ..report import by_method, cached_cases, contrast, every, over_cells, update_claims, update_manifest, write_table
 
@@ -31,11 +31,12 @@ def train(
     first,  # labelled first pool
     rounds:int, # R
     steps:int,  # steps a round
+    renew=False, # new cases every round
 ):          # the policy after the last round
     "Rounds without a filter and without early stop."
     policy, (cases, pool) = copy.deepcopy(sft), first
     for round in range(1, rounds + 1):
-        if round > 1: pool = next_pool(policy, corpus, index, cases, pool, s, round)
+        if round > 1: cases, pool = labelled_pool(policy, corpus, index, s, round if renew else 1)
         hppo_round(policy, sft, corpus, cases, pool, s, round, steps)
     return policy
 
@@ -47,9 +48,10 @@ def run(
     for name in DOMAINS:
         corpus, sft, first = get_corpus(s, name), get_model(s, 'sft', name), get_labels(s, name)
         index = get_index(s, corpus)
-        for rounds, steps in [(0, 0)] + schedules(s):
-            policy = train(sft, corpus, index, s, first, rounds, steps)
-            rows.append(evaluate(lambda c: serve(policy, corpus, c, s), corpus, index, s, f'{rounds}x{steps}' if rounds else 'sft'))
+        runs = {'sft': (0, 0)} | {f'{r}x{t}': (r, t) for r, t in schedules(s)} | {'new cases': (*schedules(s)[-1], True)}
+        for method, schedule in runs.items():
+            policy = train(sft, corpus, index, s, first, *schedule)
+            rows.append(evaluate(lambda c: serve(policy, corpus, c, s), corpus, index, s, method))
             print(f'{name} {rows[-1].method[0]}: Joint {rows[-1].joint.mean():.4f}', flush=True)
     return pd.concat(rows, ignore_index=True)
 

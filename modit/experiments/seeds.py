@@ -9,7 +9,7 @@ from dataclasses import replace
 import pandas as pd
 
 from ..evaluation import evaluate, serve
-from ..hppo import TOLERANCES, first_pool, iterate
+from ..hppo import TOLERANCES, iterate, labelled_pool
 from ..pipeline import get_corpus, get_index, get_model
 from ..report import by_method, cached_cases, contrast, every, over_cells, update_claims, update_manifest, write_table
 
@@ -29,7 +29,7 @@ def run(
         score(sft, 'sft')
         for seed in SEEDS:
             other = replace(s, seed=seed)
-            policy, history = iterate(sft, corpus, index, other, first_pool(sft, corpus, index, other), TOLERANCES['pareto'](s))
+            policy, history = iterate(sft, corpus, index, other, labelled_pool(sft, corpus, index, other), TOLERANCES['pareto'](s))
             score(policy, f'seed{seed}')
             rows[-1] = rows[-1].assign(rounds=sum(h['step'] > 0 for h in history), kept_round=next(h['round'] for h in history if h['chosen']))
             print(f'{name} seed {seed}: Joint {rows[-1].joint.mean():.4f}, round {rows[-1].kept_round[0]} kept', flush=True)

@@ -98,7 +98,8 @@ def draw_task(
     for kind, colour in (('average', '0.2'), ('sft', 'C0'), ('hppo', 'C3'), ('attribute_only', 'C2')):
         q = p[p.kind == kind].iloc[0]
         ax.plot(q.x, q.y, '*', c=colour, ms=16, mec='w')
-        ax.annotate(f'{kind}: Joint {100*q.value:.0f}%', (q.x, q.y), xytext=(8, -3), textcoords='offset points', fontsize=8)
+        left = q.x > .8 # the label stays inside the frame
+        ax.annotate(f'{kind}: Joint {100*q.value:.0f}%', (q.x, q.y), xytext=(-8 if left else 8, -3), ha='right' if left else 'left', textcoords='offset points', fontsize=8)
     ax.set(xlabel='along the density predictor', ylabel='along the seed pattern')
     ax.legend(frameon=False, fontsize=7, loc='upper left', bbox_to_anchor=(1, 1))
     return fig

@@ -70,7 +70,7 @@ def pair_points(
     win, losers = margin_pairs(joint, same, s.margin)
     kept = pareto_filter(win, losers, same)
     i, j = np.nonzero(losers)
-    chosen = np.sort(stream(s.seed, 'drawings', 'pairs').permutation(len(i))[:240])
+    chosen = np.sort(stream(s.seed, 'drawings', 'pairs').permutation(len(i))[:160])
     i, j = i[chosen], j[chosen]
     return pd.DataFrame(dict(figure='hppo', kind=np.where(kept[i, j], 'kept', 'removed'), x=same[i, j], y=joint[i, j], x2=same[i, win[i]], y2=joint[i, win[i]]))
 

@@ -35,6 +35,7 @@ def steered_policy(
         return steer(unit((1 - share)*average_pool(corpus, cases) + share*last['queries']), corpus, step)
     return answer
 
+# %% ../../nbs/experiments/46_steered.ipynb #c007
 def train_on_all(
     corpus, # Corpus
     index,  # VectorIndex
@@ -71,10 +72,10 @@ def with_baselines(
     old = read_cases(s, 'baselines')
     return pd.concat([old[old.method.isin(['average', 'sft', 'hppo', 'probe', 'ridge_map'])].drop(columns=['value', 'valid_joint']), cases], ignore_index=True)
 
-# %% ../../nbs/experiments/46_steered.ipynb #c009
+# %% ../../nbs/experiments/46_steered.ipynb #c010
 COLUMNS = ('average', 'ridge_map', 'probe', *(f'{policy}{way}' for policy in ('sft', 'hppo', 'hppo_all') for way in ('', '_scaled', '_steered')))
 
-# %% ../../nbs/experiments/46_steered.ipynb #c012
+# %% ../../nbs/experiments/46_steered.ipynb #c013
 def plot(
     cases, # of `with_baselines`
     s,     # Settings
@@ -93,7 +94,7 @@ def plot(
     axes[0].invert_yaxis(); fig.tight_layout()
     return fig
 
-# %% ../../nbs/experiments/46_steered.ipynb #c015
+# %% ../../nbs/experiments/46_steered.ipynb #c016
 def claims(
     cases, # of `with_baselines`
     s,     # Settings

@@ -168,6 +168,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                           'modit.experiments.pareto.run': ('experiments/pareto.html#run', 'modit/experiments/pareto.py')},
             'modit.experiments.rounds': { 'modit.experiments.rounds.claims': ( 'experiments/rounds.html#claims',
                                                                                'modit/experiments/rounds.py'),
+                                          'modit.experiments.rounds.redrawn': ( 'experiments/rounds.html#redrawn',
+                                                                                'modit/experiments/rounds.py'),
                                           'modit.experiments.rounds.run': ('experiments/rounds.html#run', 'modit/experiments/rounds.py'),
                                           'modit.experiments.rounds.schedules': ( 'experiments/rounds.html#schedules',
                                                                                   'modit/experiments/rounds.py'),

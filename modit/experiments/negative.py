@@ -93,7 +93,7 @@ def run(
     return pd.concat(rows, ignore_index=True)
 
 # %% ../../nbs/experiments/43_negative.ipynb #c015
-EPSILONS = (0., .01, .02, .05, .1)
+EPSILONS = (0., .02, .05, .1)
 
 def sweep(
     s, # Settings

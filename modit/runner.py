@@ -8,7 +8,7 @@ __all__ = ['STEADY', 'notebook_parameters', 'same_kind', 'check_parameters', 'ex
            'repository_lock', 'run_graph', 'show_results']
 
 # %% ../nbs/20_runner.ipynb #c002
-import ast, difflib, json, os, subprocess, sys, time
+import ast, difflib, json, math, os, subprocess, sys, time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -28,11 +28,12 @@ def notebook_parameters(
     tagged = [c for c in _code_cells(path) if 'parameters' in c.get('metadata', {}).get('tags', [])]
     if len(tagged) != 1:
         raise ValueError(f'{path}: {len(tagged)} cells are tagged `parameters`, expected one; tag the cell that holds `profile` and `fresh`')
-    found = {}
-    for line in ast.parse(''.join(tagged[0]['source'])).body:
+    found, wanted = {}, 'write one annotated literal a line, name: type = value'
+    try: lines = ast.parse(''.join(tagged[0]['source'])).body
+    except SyntaxError as e: raise ValueError(f'{path}: `{(e.text or "").strip()}` in the parameters cell is not plain Python; {wanted}') from None
+    for line in lines:
         try: found[line.target.id] = (ast.unparse(line.annotation), ast.literal_eval(line.value))
-        except (AttributeError, ValueError, TypeError):
-            raise ValueError(f'{path}: `{ast.unparse(line)}` in the parameters cell; write one annotated literal a line, name: type = value') from None
+        except (AttributeError, ValueError, TypeError): raise ValueError(f'{path}: `{ast.unparse(line)}` in the parameters cell; {wanted}') from None
     return found
 
 # %% ../nbs/20_runner.ipynb #c010
@@ -41,9 +42,10 @@ def same_kind(
     value,   # what is to replace it
 ) -> bool:
     "Whether a value may stand where the default stands."
-    if default is None or value is None: return True
+    if isinstance(value, float) and not math.isfinite(value): return False
     if isinstance(default, (list, tuple)):
-        return isinstance(value, (list, tuple)) and all(same_kind(default[0], v) for v in value if default)
+        return isinstance(value, (list, tuple)) and all(same_kind(default[0] if default else None, v) for v in value)
+    if default is None: return True
     if isinstance(default, float): return isinstance(value, (int, float)) and not isinstance(value, bool)
     return type(value) is type(default)
 
@@ -197,7 +199,9 @@ def run_graph(
 ):
     "Run everything a target needs, then show the main table; raises `ValueError` if a job failed."
     load_settings(profile); steady_environment()
-    root, lock, began = repo_root(), repository_lock(), time.time()
+    root, began, known = repo_root(), time.time(), sorted(p.parent.name for p in (repo_root()/'workflow'/'profiles').glob('*/config.yaml'))
+    if workflow not in known: raise ValueError(f'workflow {workflow!r} is unknown; workflow/profiles has {", ".join(known)}')
+    lock = repository_lock()
     command = [sys.executable, '-m', 'snakemake', target, '--workflow-profile', f'workflow/profiles/{workflow}', '--config', f'profile={profile}']
     keep = [lock.fileno()] if lock else []
     failed = subprocess.run(command + ['--dry-run']*dry, cwd=root, pass_fds=keep).returncode

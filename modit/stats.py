@@ -81,7 +81,7 @@ def bootstrap_contrasts(
     draws, units = _ratio(sums, sizes, counts), (sizes > 0).sum(0)
     return [_interval(draws[:, j], values[:, j], int(units[j]), level) for j in range(values.shape[1])]
 
-# %% ../nbs/05_stats.ipynb #c025
+# %% ../nbs/05_stats.ipynb #c026
 def _contrast(a, b):
     "Per-case differences as a table (n, c), and whether one vector came in."
     a = np.asarray(a, float)
@@ -91,7 +91,7 @@ def _contrast(a, b):
     if not len(values): raise ValueError('no cases to resample; check the split and the case sample')
     return (values[:, None], True) if values.ndim == 1 else (values, False)
 
-# %% ../nbs/05_stats.ipynb #c027
+# %% ../nbs/05_stats.ipynb #c028
 def paired_bootstrap(
     a,                # (n,) or (n, c) per-case scores
     b=None,           # scores of the other method on the same cases; None for the marginal mean of a
@@ -106,7 +106,7 @@ def paired_bootstrap(
     found = bootstrap_contrasts(values, counts, level=level)
     return found[0] if single else found
 
-# %% ../nbs/05_stats.ipynb #c040
+# %% ../nbs/05_stats.ipynb #c041
 def cluster_bootstrap(
     a,                # (n,) or (n, c) per-case scores
     b,                # scores of the other method, or None for the marginal mean of a
@@ -123,7 +123,7 @@ def cluster_bootstrap(
     found = bootstrap_contrasts(values, counts, clusters, level)
     return found[0] if single else found
 
-# %% ../nbs/05_stats.ipynb #c049
+# %% ../nbs/05_stats.ipynb #c050
 def holm(
     p, # (m,) p-values of one family; NaN is left out
 ) -> np.ndarray: # (m,) adjusted p-values
@@ -135,7 +135,7 @@ def holm(
     adjusted[order] = np.maximum.accumulate(step)
     return adjusted
 
-# %% ../nbs/05_stats.ipynb #c055
+# %% ../nbs/05_stats.ipynb #c056
 def verdict(
     interval:Interval, # of the difference that the claim is about
     side:int=+1,       # the claimed sign: +1 or -1

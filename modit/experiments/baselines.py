@@ -65,7 +65,7 @@ def plot(
     for ax, split in zip(axes, ('item', 'pattern')):
         means = by_method(cases[cases.split == split], list(shown)).set_index('domain')
         for i, (method, colour) in enumerate(shown.items()):
-            ax.bar([x + .12*i for x in range(len(means))], 100*means[method], .11, color=colour, label=method)
+            ax.bar([x + .12*i for x in range(len(means))], 100*means[method], .11, color=colour, label=method + ' (oracle)'*(method == 'pattern_direction'))
         ax.set(title=split, xticks=[x + .36 for x in range(len(means))], xticklabels=means.index)
     axes[0].set_ylabel('Joint (%)'); axes[1].legend(frameon=False, fontsize=7, loc='center left', bbox_to_anchor=(1, .5))
     fig.tight_layout()

@@ -11,7 +11,7 @@ from ..baselines import steer
 from ..candidates import label_candidates
 from ..evaluation import average_pool, evaluate, serve
 from ..hppo import off_policy
-from ..pipeline import get_corpus, get_index, get_labels, get_model
+from ..pipeline import get_corpus, get_history, get_index, get_labels, get_model
 from ..report import by_method, cached_cases, contrast, every, over_cells, update_claims, update_manifest, write_table
 
 # %% ../../nbs/experiments/34_candidate_pool.ipynb #c006
@@ -43,12 +43,15 @@ def run(
         score = lambda model, method: rows.append(evaluate(lambda c: serve(model, corpus, c, s), corpus, index, s, method))
         score(sft, 'sft')
         for pool, names in POOLS.items():
-            labelled = tuple(np.concatenate(parts, 1) for parts in zip(*(family[n] for n in names)))
-            models, history = off_policy(sft, corpus, index, s, (cases, labelled))
-            best = max(range(len(models)), key=lambda i: history[i]['valid_joint'])
-            score(models[best], pool)
-            rows[-1] = rows[-1].assign(step=history[best]['step'], kept=history[best]['kept'])
-            print(f'{name} {pool}: validation Joint {history[best]["valid_joint"]:.4f}, {history[best]["kept"]} cases kept', flush=True)
+            if pool == 'hybrid': model, chosen = get_model(s, 'off_policy', name), get_history(s, name, 'off_policy').query('chosen').iloc[0]
+            else:
+                labelled = tuple(np.concatenate(parts, 1) for parts in zip(*(family[n] for n in names)))
+                models, history = off_policy(sft, corpus, index, s, (cases, labelled))
+                best = max(range(len(models)), key=lambda i: history[i]['valid_joint'])
+                model, chosen = models[best], history[best]
+            score(model, pool)
+            rows[-1] = rows[-1].assign(step=chosen['step'], kept=chosen['kept'])
+            print(f'{name} {pool}: validation Joint {chosen["valid_joint"]:.4f}, {chosen["kept"]} cases kept', flush=True)
     return pd.concat(rows, ignore_index=True)
 
 # %% ../../nbs/experiments/34_candidate_pool.ipynb #c011

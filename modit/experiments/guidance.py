@@ -11,8 +11,8 @@ import pandas as pd
 
 from ..evaluation import evaluate, serve
 from ..hppo import hppo_round, labelled_pool
-from ..pipeline import get_corpus, get_index, get_model
-from ..report import best_variants, cached_cases, contrast, every, plain_claim, read_cases, update_claims, update_manifest, write_table
+from ..pipeline import get_corpus, get_index, get_labels, get_model
+from ..report import best_variants, cached_cases, contrast, every, over_cells, read_cases, stated, update_claims, update_manifest, write_table
 
 # %% ../../nbs/experiments/39_guidance.ipynb #c006
 def rounds(
@@ -24,7 +24,7 @@ def rounds(
         corpus, sft = get_corpus(s, name), get_model(s, 'sft', name)
         index, policy, n = get_index(s, corpus), copy.deepcopy(sft), len(s.tail_depths)
         for round in range(1, s.hppo_rounds + 2):
-            cases, pool = labelled_pool(policy, corpus, index, s, round)
+            cases, pool = get_labels(s, name) if round == 1 else labelled_pool(policy, corpus, index, s, round)
             joint, same = (scores[:, n:].mean(0) for scores in pool[1:])
             rows += [dict(domain=name, round=round, scale=scale, joint=joint[i], same=same[i]) for i, scale in enumerate(s.guidance_scales)]
             if round > s.hppo_rounds: break  # the policy after the last round is measured, not trained
@@ -59,11 +59,11 @@ def plot(
     for ax, name in zip(axes[0], domains):
         of = fans[fans.domain == name]
         for i, (number, r) in enumerate(of.groupby('round')):
-            ax.plot(r.scale, 100*r.joint, 'o-', ms=4, color=plt.cm.viridis(i/of['round'].nunique()), label=f'round {number}')
+            ax.plot(r.scale, 100*r.joint, 'o-', ms=4, color=plt.cm.plasma(i/of['round'].nunique()), label=f'round {number}' if i + 1 < of['round'].nunique() else 'after the last')
         ax.axvline(serving, c='k', ls=':', lw=.8)
         ax.set(title=name, xlabel='guidance scale', xticks=sorted(of.scale.unique()))
-    axes[0, 0].set_ylabel('Joint of the fan (%)'); axes[0, -1].legend(frameon=False, fontsize=7)
-    fig.tight_layout()
+    axes[0, 0].set_ylabel('Joint of the fan (%)'); axes[0, -1].legend(frameon=False, fontsize=7, loc='center left', bbox_to_anchor=(1, .5))
+    fig.tight_layout(w_pad=1.5)
     return fig
 
 # %% ../../nbs/experiments/39_guidance.ipynb #c015
@@ -88,4 +88,4 @@ def claims(
     "C20."
     c = calibration(cases, s)
     held = (c.one_is_worst == 'holds') & c.best.isin([2, 3]) & (c.estimate < .01)
-    return [plain_claim('C20', c.estimate.mean(), bool(held.all()), c.low.min(), c.high.max(), int(c.n.sum()), int(held.sum()), len(c))]
+    return [over_cells('C20', stated(c, held))]

@@ -30,18 +30,16 @@ def run(
 def plot(
     cases, # of `run`
 ):         # matplotlib Figure
-    "Attr, Same and Joint against preference steps, item split (fig:drift)."
+    "Change of Attr, Same and Joint against SFT with the preference steps, item split (fig:drift)."
     means = cases[cases.split == 'item'].groupby(['domain', 'step'])[['attr', 'same', 'joint']].mean().mul(100)
     domains = sorted(cases.domain.unique())
-    fig, axes = plt.subplots(1, len(domains), figsize=(3*len(domains), 2.8), squeeze=False)
+    fig, axes = plt.subplots(1, len(domains), figsize=(3*len(domains), 2.8), sharey=True, squeeze=False)
     for ax, name in zip(axes[0], domains):
-        m, right = means.loc[name], ax.twinx()
-        place = range(len(m))
-        ax.plot(place, m.attr, 'o-', c='C1', ms=4, label='Attr'); ax.plot(place, m.same, 's-', c='C0', ms=4, label='Same')
-        right.plot(place, m.joint, '^--', c='C3', ms=4, label='Joint (right)')
-        ax.set(title=name, xlabel='preference steps', xticks=list(place), xticklabels=m.index, ylim=(0, 100))
-        if ax is axes[0, 0]: ax.set_ylabel('Attr, Same (%)'); ax.legend(frameon=False, fontsize=7, loc='center left')
-        if ax is axes[0, -1]: right.set_ylabel('Joint (%)'); right.legend(frameon=False, fontsize=7, loc='center right')
+        change = means.loc[name] - means.loc[name].loc[0]
+        for column, mark, colour in (('attr', 'o-', 'C1'), ('same', 's-', 'C0'), ('joint', '^-', 'C3')): ax.plot(change.index, change[column], mark, c=colour, ms=4, label=column.capitalize())
+        ax.axhline(0, c='k', lw=.6)
+        ax.set(title=name, xlabel='preference steps')
+    axes[0, 0].set_ylabel('change against SFT (points)'); axes[0, -1].legend(frameon=False, fontsize=8, loc='center left', bbox_to_anchor=(1, .5))
     fig.tight_layout()
     return fig
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ..candidates import fan_candidates, label_candidates
 from ..evaluation import evaluate, serve
-from ..hppo import hppo_round, labelled_pool
+from ..hppo import hppo_round
 from ..pipeline import get_corpus, get_index, get_labels, get_model
 from ..report import by_method, cached_cases, contrast, every, over_cells, update_claims, update_manifest, write_table
 
@@ -46,12 +46,12 @@ def train(
     first,  # labelled first pool
     rounds:int, # R
     steps:int,  # steps a round
-    renew=False, # new cases every round
 ):          # the policy after the last round
     "Rounds without a filter and without early stop."
+    if rounds == 1 and steps == s.off_policy_steps[-1]: return get_model(s, f'off_policy_{len(s.off_policy_steps)}', corpus.name)
     policy, (cases, pool) = copy.deepcopy(sft), first
     for round in range(1, rounds + 1):
-        if round > 1: cases, pool = labelled_pool(policy, corpus, index, s, round) if renew else redrawn(policy, corpus, index, s, first)
+        if round > 1: cases, pool = redrawn(policy, corpus, index, s, first)
         hppo_round(policy, sft, corpus, cases, pool, s, round, steps)
     return policy
 
@@ -64,9 +64,8 @@ def run(
     for name in DOMAINS:
         corpus, sft, first = get_corpus(s, name), get_model(s, 'sft', name), get_labels(s, name)
         index = get_index(s, corpus)
-        runs = {'sft': (0, 0)} | {f'{r}x{t}': (r, t) for r, t in schedules(s)} | {'new cases': (*schedules(s)[-1], True)}
-        for method, schedule in runs.items():
-            policy = train(sft, corpus, index, s, first, *schedule)
+        policies = {f'{r}x{t}': train(sft, corpus, index, s, first, r, t) for r, t in schedules(s)}
+        for method, policy in dict(sft=sft, **policies, **{'new cases': get_model(s, 'adaptive', name)}).items():
             rows.append(evaluate(lambda c: serve(policy, corpus, c, s), corpus, index, s, method))
             print(f'{name} {rows[-1].method[0]}: Joint {rows[-1].joint.mean():.4f}', flush=True)
     return pd.concat(rows, ignore_index=True)

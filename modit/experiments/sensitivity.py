@@ -8,7 +8,7 @@ import pandas as pd
 
 from ..evaluation import evaluate, serve
 from ..pipeline import get_corpus, get_history, get_index, get_model
-from ..report import cached_cases, contrast, plain_claim, update_claims, update_manifest, write_table
+from ..report import cached_cases, contrast, over_cells, stated, update_claims, update_manifest, write_table
 from ..settings import load_settings
 
 # %% ../../nbs/experiments/40_sensitivity.ipynb #c006
@@ -69,5 +69,4 @@ def claims(
 ) -> list:
     "C21, over D1 to D3."
     widest = spread(cases, s)
-    small = widest.estimate <= .015
-    return [plain_claim('C21', widest.estimate.mean(), bool(small.all()), widest.low.min(), widest.high.max(), int(widest.n.sum()), int(small.sum()), len(widest))]
+    return [over_cells('C21', stated(widest, widest.estimate <= .015))]

@@ -13,7 +13,7 @@ from ..baselines import choose, steer
 from ..evaluation import average_pool, evaluate, serve
 from ..hppo import iterate
 from ..pipeline import get_corpus, get_index, get_labels, get_model
-from ..report import best_variants, by_method, cached_cases, contrast, every, over_cells, read_cases, update_claims, update_manifest, write_table
+from ..report import VERDICTS, best_variants, by_method, cached_cases, contrast, every, over_cells, read_cases, update_claims, update_manifest, write_table
 from ..settings import load_settings
 from ..synth import unit
 
@@ -81,12 +81,12 @@ def plot(
     s,     # Settings
 ):         # matplotlib Figure
     "Joint of each row minus the probe's, with intervals, in every cell."
-    shown = ('ridge_map', 'hppo', 'hppo_all', 'hppo_all_scaled', 'hppo_steered', 'hppo_all_steered')
-    fig, axes = plt.subplots(1, len(shown), figsize=(2.3*len(shown), 3), sharey=True, sharex=True)
+    shown = ('ridge_map', 'hppo', 'hppo_all', 'hppo_all_scaled', 'sft_steered', 'hppo_steered', 'hppo_all_steered')
+    fig, axes = plt.subplots(1, len(shown), figsize=(2.1*len(shown), 3), sharey=True, sharex=True)
     for ax, method in zip(axes, shown):
         rows = contrast(cases, method, 'probe', s)
         for y, r in rows.iterrows():
-            colour = 'C1' if r.low > 0 else 'C0' if r.high < 0 else '0.6'
+            colour = VERDICTS[r.verdict]
             ax.plot([100*r.low, 100*r.high], [y, y], c=colour, lw=2); ax.plot(100*r.estimate, y, 'o', c=colour, ms=5)
         ax.axvline(0, c='k', ls='--', lw=.8)
         ax.set(title=f'{method} - probe', xlabel='Joint, points', yticks=range(len(rows)), yticklabels=[f'{r.domain} {r.split}' for r in rows.itertuples()])

@@ -97,7 +97,8 @@ def write_table(
     "Write a table as csv, md and tex."
     folder, readable = figures_dir(s), printed(table, percent)
     atomic_write(folder/f'{label}.csv', table.to_csv(index=False, float_format='%.6g', lineterminator='\n'))
-    atomic_write(folder/f'{label}.md', f'{readable.to_markdown(index=False)}\n\n{caption}\n')
+    sides = ['right' if table[c].dtype.kind in 'fiu' else 'left' for c in table]
+    atomic_write(folder/f'{label}.md', f'{readable.to_markdown(index=False, disable_numparse=True, colalign=sides)}\n\n{caption}\n')
     atomic_write(folder/f'{label}.tex', readable.style.hide(axis='index').to_latex(hrules=True, caption=caption, label=label.replace('-', ':', 1)).replace('_', r'\_').replace('%', r'\%'))
     return readable
 
@@ -208,13 +209,13 @@ def contrast(
 def power(
     rows,  # of `contrast`
     paper, # label of the reported table, or its rows with domain, split and method
-) -> pd.DataFrame: # a row a cell, in points of Joint; enough: a difference of the paper's size would show
+) -> pd.DataFrame: # a row a cell, in points of Joint; enough: a difference of the paper's size would show four times in five
     "Half the width of each interval beside the paper's difference."
     paper = (read_reported(paper) if isinstance(paper, str) else paper).set_index(['domain', 'split', 'method']).joint
     effect = np.array([paper.get((r.domain, r.split, r.a), np.nan) - paper.get((r.domain, r.split, r.b), np.nan) for r in rows.itertuples()])
     half = (rows.high - rows.low)/2
     found = rows[['a', 'b', 'domain', 'split', 'units']].assign(half_width=(100*half).round(2), difference=(100*rows.estimate).round(2), paper=(100*effect).round(2))
-    return found.assign(enough=np.where(np.isnan(effect), '', np.where(half < np.abs(effect), 'yes', 'no')))
+    return found.assign(enough=np.where(np.isnan(effect), '', np.where(np.abs(effect) >= 1.43*half, 'yes', 'no')))
 
 # %% ../nbs/19_report.ipynb #c026
 def over_cells(

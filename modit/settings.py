@@ -124,7 +124,7 @@ def parse_value(
 # %% ../nbs/00_settings.ipynb #c013
 SHARES = ('normal_share', 'heldout_items', 'valid_patterns', 'session_hop', 'condition_dropout', 'warmup_ratio', 'min_lr_ratio')
 ABOVE_ZERO = ('grad_clip', 'pretrain_lr', 'cpt_lr', 'sft_lr', 'hppo_lr', 'beta')
-NOT_NEGATIVE = ('seed', 'valid_clusters', 'ridge_alpha', 'weight_decay', 'margin', 'tolerance', 'anchor_weight')
+NOT_NEGATIVE = ('seed', 'valid_clusters', 'guidance_scale', 'guidance_scales', 'ridge_alpha', 'weight_decay', 'margin', 'tolerance', 'anchor_weight')
 
 def refuse(bad, message):
     "Raise `ValueError` with a message if something is bad."

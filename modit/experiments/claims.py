@@ -48,9 +48,9 @@ def plot(
             places[c.id] = y
             ax.plot(-1.6, y, 's', c=VERDICTS[c.verdict], ms=9)
             for place, r in cells[cells.id == c.id].assign(place=lambda t: t.domain + t.split.map({'item': ' item', 'pattern': ' pattern'}).fillna('')).groupby('place'):
-                x = columns.index(place) if place in columns else columns.index(f'{place} item') + .5
+                x = columns.index(place) if place in columns else columns.index(f'{place} item') + .5 # a whole domain
                 ax.plot(x, y, 'o', c=VERDICTS[min(r.verdict, key=rank.get)], ms=7)
-            second = ' (Its second part fails.)' if c.verdict == 'fails' and c.held == c.cells else ''
+            second = ' (Its cells hold; the part without cells fails.)' if c.verdict == 'fails' and c.held == c.cells else ''
             ax.text(len(columns) - .2, y, textwrap.fill(c.statement + second, 96), fontsize=6.5, va='center', linespacing=.95)
         y += 1
     ax.set(xlim=(-2.2, len(columns) + 9), ylim=(height - .5, -.8), xticks=[-1.6, *range(len(columns))], yticks=list(places.values()), yticklabels=list(places))

@@ -164,6 +164,6 @@ def claims(
     s,     # Settings
 ) -> list:
     "C01 to C08, C13 to C15 and the margin half of C32."
-    base, passed, d4 = marginal(cases, 'base', s), margin_share(validation), contrast(cases[cases.domain == 'D4'], 'pareto', 'off_policy', s)
-    return [*comparisons(cases, s), over_cells('C08', stated(base, base.estimate < .001)), over_cells('C15', stated(d4, d4.verdict != 'holds')),
+    base, passed, d4 = marginal(cases, 'base', s), margin_share(validation), contrast(cases[cases.domain == 'D4'], 'pareto', 'off_policy', s, side=-1)
+    return [*comparisons(cases, s), over_cells('C08', stated(base, base.estimate < .001)), over_cells('C15', stated(d4, d4.verdict != 'fails')),
             over_cells('C32', stated(passed, passed.estimate < .5))]

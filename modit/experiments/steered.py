@@ -94,7 +94,7 @@ def plot(
     axes[0].invert_yaxis(); fig.tight_layout()
     return fig
 
-# %% ../../nbs/experiments/46_steered.ipynb #c016
+# %% ../../nbs/experiments/46_steered.ipynb #c017
 def claims(
     cases, # of `with_baselines`
     s,     # Settings

@@ -1,4 +1,5 @@
 """Mistakes and broken files: one clear message, and nothing left half done."""
+import errno
 import json
 import resource
 import signal
@@ -13,6 +14,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from conftest import ROOT, environment
 from modit.model import new_model
+from modit.ordering import Corpus, draw_groups, holdout_split, pattern_pools
 from modit.retrieval import VectorIndex
 from modit.runner import check_parameters, execute, notebook_parameters
 from modit.settings import atomic_write, load_arrays, load_settings, save_arrays, stream
@@ -34,6 +36,17 @@ def test_wrong_shapes_and_depths():
     with pytest.raises(ValueError, match='pool of 50'): index.search(ITEMS, 51)
     with pytest.raises(ValueError, match='table of rows'): VectorIndex(ITEMS[0])
     with pytest.raises(ValueError, match='flat, hnsw or ivf'): VectorIndex(ITEMS, 'tree')
+
+
+def test_patterns_too_small_for_a_case():
+    s, pattern = load_settings('smoke'), np.repeat(np.arange(12, dtype=np.int32), 7)  # seven positives each, a case has eight
+    attribute, n = np.ones(len(pattern), bool), len(pattern)
+    with pytest.raises(ValueError, match='D1: 0 patterns have the 8 positives of a case'): holdout_split(attribute, pattern, s, 'D1')
+    corpus = Corpus('D1', np.zeros((n, 2), np.float32), attribute, pattern, np.zeros(n, np.uint8), np.zeros(n, np.float32), np.zeros(2, np.float32))
+    with pytest.raises(ValueError, match='D1: no pattern has 8 positives of role train'): pattern_pools(corpus, 'train', s.seq_len)
+    corpus.pattern[:8] = 0  # now one pattern has enough, and the others are passed over
+    assert list(pattern_pools(corpus, 'train', s.seq_len)) == [0]
+    with pytest.raises(ValueError, match='7 items for sequences of 8'): draw_groups(np.arange(7), 1, s.seq_len, stream(0))
 
 
 def test_checkpoints_that_do_not_fit(tmp_path):
@@ -77,6 +90,17 @@ def test_full_disk_keeps_the_old_file(tmp_path):
     assert np.array_equal(load_arrays(path)[0]['x'], ITEMS)
 
 
+@pytest.mark.parametrize('call', ['tempfile.mkstemp', 'os.fsync', 'os.replace'])
+def test_read_only_disk_keeps_the_old_file(tmp_path, monkeypatch, call):
+    path = tmp_path/'a.csv'
+    path.write_text('old')
+    def refuse(*_, **__): raise OSError(errno.EROFS, 'Read-only file system')
+    with monkeypatch.context() as m:
+        m.setattr(call, refuse)
+        with pytest.raises(OSError, match='^cannot write .*a.csv: Read-only file system; .*nothing was changed$'): atomic_write(path, 'new')
+    assert path.read_text() == 'old' and list(tmp_path.iterdir()) == [path]
+
+
 def page(path, *sources, tag=True):
     cells = [new_code_cell(s) for s in sources]
     if tag: cells[0].metadata['tags'] = ['parameters']
@@ -109,7 +133,8 @@ def test_a_page_that_fails_is_never_done(source, said):
 
 
 @pytest.mark.parametrize('argv', [
-    ['main', '--profile', 'tiny'], ['run', 'no_such_experiment'], ['run', 'main', '--parameters', '[1'], ['figures', '--profile', 'tiny'],
+    ['main', '--profile', 'tiny'], ['run', 'no_such_experiment'], ['run', 'main', '--parameters', '[1'],
+    ['run', '30_data', '--parameters', '{"profile": "mini"}'], ['run', '30_data', '--parameters', '{"fresh": true}'], ['figures', '--profile', 'tiny'],
     ['stage', 'sft', '--profile', 'smoke'], ['stage', 'cpt', 'D1', '--profile', 'smoke'], ['stage', 'sft', 'D9', '--profile', 'smoke'],
     ['stage', 'nothing'], ['bench', '--profile', 'tiny']])
 def test_command_line_mistakes_exit_2_without_a_traceback(argv):

@@ -10,8 +10,11 @@ import pandas as pd
 import pytest
 
 from conftest import LABELS, ROOT, copy_repository, environment, tracked_files
+from modit.ordering import Corpus, prepare_corpus
+from modit.retrieval import VectorIndex
 from modit.runner import experiments, experiment_path, notebook_parameters
-from modit.settings import Settings, read_profiles
+from modit.settings import Settings, load_settings, read_profiles
+from modit.synth import make_domain, make_world
 
 NOTEBOOKS = sorted([*(ROOT/'nbs').glob('*.ipynb'), *(ROOT/'nbs'/'experiments').glob('*.ipynb')])
 MODULES = [p for p in sorted((ROOT/'modit').rglob('*.py')) if p.name not in ('__init__.py', '_modidx.py')]
@@ -80,6 +83,13 @@ def test_imports_come_from_lower_numbers(notebook):
             assert experiment or not later, f'{notebook.stem} imports {node.module}'
 
 
+def test_no_file_that_is_read_can_run_code():
+    risky = re.compile(r'\b(c?pickle|dill|joblib|shelve|marshal|(?:torch|np|numpy)\.(?:load|save)|allow_pickle|read_pickle|to_pickle)\b')
+    code = {p: p.read_text() for p in MODULES} | {p: '\n'.join(sources(p)) for p in NOTEBOOKS}
+    found = {p.name: sorted(set(risky.findall(text))) for p, text in code.items() if risky.search(text)}
+    assert not found, f'arrays and weights are kept as safetensors: {found}'
+
+
 def test_settings_keys_are_the_fields():
     assert set(read_profiles().defaults()) | {'profile'} == {f.name for f in fields(Settings)}
 
@@ -107,6 +117,16 @@ def test_readme():
         for target in re.findall(r'^\s*(?:\w+=\w+ +)*make +([a-z]+)', block, re.M): assert target in make_targets(), f'README: make {target}'
     for link in re.findall(r'\]\(([^)#\s]+)', text):
         if '://' not in link: assert (ROOT/link).exists(), f'README links to {link}, which is not there'
+
+
+def test_readme_prepares_embeddings_of_ones_own():
+    s, block = load_settings('smoke'), re.search(r'^```python\n(.*?)^```', (ROOT/'README.md').read_text(), re.M | re.S)[1]
+    domain = make_domain(make_world(s), 'D1', s)
+    names = dict(items=2*domain.items.astype(float), attribute=domain.attribute)
+    exec(block.replace("'mini'", "'smoke'"), names)
+    [corpus] = [x for x in names.values() if isinstance(x, Corpus)]
+    usual = prepare_corpus(domain, VectorIndex(domain.items), s)
+    assert (corpus.pattern == usual.pattern).all() and (corpus.role == usual.role).all() and abs(corpus.density - usual.density).max() < 1e-4
 
 
 def test_no_machine_paths():

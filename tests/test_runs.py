@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -41,9 +42,9 @@ def finish(copy, *argv):
     assert code == 0, (copy/'messages.txt').read_text()[-3000:]
 
 
-def results(copy):
+def results(copy, profile='smoke'):
     "Hash of every table, and of every score file's content, that a run wrote."
-    folder = copy/'figures'/'smoke'
+    folder = copy/'figures'/profile
     read = {'.gz': lambda p: gzip.decompress(p.read_bytes())}
     return {str(p.relative_to(folder)): hashlib.sha256(read.get(p.suffix, lambda p: p.read_bytes())(p)).hexdigest()
             for p in sorted(folder.rglob('*')) if p.suffix in ('.csv', '.gz', '.svg', '.md', '.tex')}
@@ -73,11 +74,12 @@ def test_a_second_call_has_nothing_to_do(whole):
     assert {p: p.stat().st_mtime_ns for p in (copy/'runs').rglob('*.safetensors')} == models
 
 
-def test_a_papermill_line_by_hand_gives_the_same_files(whole):
+@pytest.mark.parametrize('name', ['32_main', '38_bootstrap'])
+def test_a_papermill_line_by_hand_gives_the_same_files(whole, name):
     copy, _ = whole
     before = results(copy)
-    line = [sys.executable, '-m', 'papermill', 'nbs/experiments/38_bootstrap.ipynb', str(copy/'runs'/'by_hand.ipynb'), '-p', 'profile', 'smoke', '-p', 'fresh', 'True']
-    run = subprocess.run(line, cwd=copy, env=environment(copy), capture_output=True, text=True)
+    line = re.search(r'^\.venv/bin/papermill (.*nbs/experiments/32_main\.ipynb .*)$', (ROOT/'README.md').read_text(), re.M)[1].replace('32_main', name)
+    run = subprocess.run([sys.executable, '-m', 'papermill', *line.split()], cwd=copy, env=environment(copy), capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-3000:]
     assert results(copy) == before
 
@@ -108,6 +110,16 @@ def test_redrawing_needs_no_models(everything, tmp_path):
     ours, theirs = results(copy), results(everything)
     assert ours.keys() == theirs.keys()
     assert {k for k, v in ours.items() if v != theirs[k]} == set()
+
+
+def test_committed_tables_follow_from_the_committed_scores(tmp_path):
+    copy = copy_repository(tmp_path/'modit')
+    before = results(copy, 'mini')
+    for path in (copy/'figures'/'mini').glob('tab-*'): path.unlink()
+    for page in ('32_main', '36_rounds', '50_claims'): finish(copy, 'run', page, '--profile', 'mini')
+    after = results(copy, 'mini')
+    assert {'tab-main.csv', 'tab-rollout.md', 'tab-claims.tex'} <= after.keys() and not list((copy/'runs').rglob('*.safetensors'))
+    assert {k for k, v in after.items() if v != before.get(k) and not k.endswith('.svg')} == set(), 'run make figures, then commit'
 
 
 def test_killed_again_and_again_ends_the_same(whole, tmp_path):

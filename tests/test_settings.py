@@ -4,6 +4,7 @@ from dataclasses import fields
 
 import pytest
 
+from conftest import ROOT
 from modit.settings import Settings, load_settings, read_profiles
 
 PAPER = dict(
@@ -11,6 +12,7 @@ PAPER = dict(
     repetition=(2, 1, 1, 3), cpt_epochs=1, batch=4096, cpt_micro_batch=16, cpt_lr=5e-4,  # Stages
     warmup_ratio=.01, min_lr_ratio=.1, sft_micro_batch=64, sft_lr=5e-5, sft_epochs=(1, 1, 1, 2),
     tail_depths=(10, 25, 35, 50), guidance_scales=(1, 2, 3, 6), margin=.03, anchor_weight=.1, hppo_lr=1e-5,  # HPPO
+    tolerance=.02,                                                               # app. G, Pareto-eps
     beta=.05, guidance_scale=3.0,                                                # sensitivity; serving scale
     auc_cases=1000, density_cases=500, light_cases=50, resamples=10_000,         # Evaluation protocols
     hppo_cases=50_000, hppo_steps=100,                                           # Feasibility; HPPO
@@ -25,6 +27,10 @@ PROFILES = ('smoke', 'mini', 'large', 'paper')
 @pytest.mark.parametrize('key', PAPER)
 def test_default_is_the_paper(key):
     assert getattr(load_settings('paper'), key) == PAPER[key]
+
+
+def test_saved_steps_of_the_off_policy_round():
+    assert load_settings('paper').off_policy_steps[:2] == (100, 200)  # fig:drift; its third is called "final", with no number
 
 
 def test_steps_follow_from_rows():
@@ -57,16 +63,28 @@ def test_keys_of_the_file_are_the_fields_of_the_class():
 @pytest.mark.parametrize('bad, said', [
     (dict(gidance_scale=2.), 'guidance_scale'), (dict(k='many'), 'setting k'), (dict(k=1.5), 'setting k'), (dict(k=True), 'setting k'),
     (dict(items='5'), 'items'), (dict(index='annoy'), 'flat'), (dict(prefix_len=16), 'tail'), (dict(tail_depths=(9,)), 'tail_depths'),
-    (dict(k=10**7), 'pool'), (dict(heads=5), 'width')])
+    (dict(k=10**7), 'pool'), (dict(heads=5), 'width'),
+    *[({key: value}, rf'setting {key}\b') for key, value in dict(
+        margin=math.nan, k=0, batch=0, ode_steps=0, heads=0, hppo_lr=-1., condition_dropout=2., normal_share=(1., .1, .1, .1), tail_depths=(),
+        guidance_scales=(), off_policy_steps=(100, 50), domains=('D1', 'D1', 'D2', 'D3')).items()]])
 def test_bad_override_is_refused(bad, said):
     with pytest.raises(ValueError, match=said): load_settings('mini', **bad)
 
 
 def test_unknown_profile_and_key_in_the_file(tmp_path):
     with pytest.raises(ValueError, match='smoke, mini|paper'): load_settings('tiny')
-    from modit.settings import repo_root
-    text = (repo_root()/'settings.ini').read_text()
+    text = (ROOT/'settings.ini').read_text()
     (tmp_path/'settings.ini').write_text(text.replace('[paper]', '[paper]\nmargn = 0.1'))
     with pytest.raises(ValueError, match='margn.*margin'): load_settings('paper', tmp_path/'settings.ini')
     (tmp_path/'settings.ini').write_text(text.replace('\nmargin = ', '\n# margin = '))
     with pytest.raises(ValueError, match='lacks margin'): load_settings('paper', tmp_path/'settings.ini')
+
+
+@pytest.mark.parametrize('edit, said', [
+    (lambda text: text.replace('[mini]\n', '[mini]\nk = 50\n'), r'settings\.ini.*\bk\b'),  # the key twice
+    (lambda text: 'seed = 0\n' + text, r'settings\.ini'),                                # before the first section
+    (lambda text: text.replace('heldout_items = 0.35', 'heldout_items = 35%'), r'settings\.ini|setting heldout_items')], ids=['twice', 'outside', 'percent'])
+def test_malformed_file(tmp_path, edit, said):
+    path = tmp_path/'settings.ini'
+    path.write_text(edit((ROOT/'settings.ini').read_text()))
+    with pytest.raises(ValueError, match=said): load_settings('mini', path)

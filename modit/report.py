@@ -17,6 +17,7 @@ from importlib.metadata import version
 import matplotlib
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 
 from .settings import atomic_write, fingerprint, repo_root, stream
 from .stats import cluster_bootstrap, holm, paired_bootstrap, verdict
@@ -215,7 +216,7 @@ def power(
     effect = np.array([paper.get((r.domain, r.split, r.a), np.nan) - paper.get((r.domain, r.split, r.b), np.nan) for r in rows.itertuples()])
     half = (rows.high - rows.low)/2
     found = rows[['a', 'b', 'domain', 'split', 'units']].assign(half_width=(100*half).round(2), difference=(100*rows.estimate).round(2), paper=(100*effect).round(2))
-    return found.assign(enough=np.where(np.isnan(effect), '', np.where(np.abs(effect) >= 1.43*half, 'yes', 'no')))
+    return found.assign(enough=np.where(np.isnan(effect), '', np.where(np.abs(effect) >= half*norm.ppf([.975, .8]).sum()/norm.ppf(.975), 'yes', 'no')))
 
 # %% ../nbs/19_report.ipynb #c026
 def over_cells(

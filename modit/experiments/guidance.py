@@ -5,6 +5,7 @@ __all__ = ['rounds', 'run', 'plot', 'calibration', 'claims']
 
 # %% ../../nbs/experiments/39_guidance.ipynb #c003
 import copy
+from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -37,14 +38,14 @@ def run(
     s, # Settings
 ) -> pd.DataFrame: # per-case scores with the guidance scale
     "Serve SFT and HPPO at every scale of the grid."
-    best, rows = best_variants(read_cases(s, 'validation')), []
+    best, rows, few = best_variants(read_cases(s, 'validation')), [], replace(s, auc_cases=s.density_cases) # no AUC is asked
     grid = sorted({1.5, *s.guidance_scales, s.guidance_scale})
     for name in s.domains:
         corpus = get_corpus(s, name)
         index = get_index(s, corpus)
         for policy, model in (('sft', get_model(s, 'sft', name)), ('hppo', get_model(s, best[name], name))):
             for scale in grid:
-                rows.append(evaluate(lambda c: serve(model, corpus, c, s, scale), corpus, index, s, f'{policy} {scale:g}').assign(policy=policy, scale=scale))
+                rows.append(evaluate(lambda c: serve(model, corpus, c, s, scale), corpus, index, few, f'{policy} {scale:g}').assign(policy=policy, scale=scale))
         print(name, 'served', flush=True)
     return pd.concat(rows, ignore_index=True)
 

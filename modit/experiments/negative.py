@@ -5,6 +5,8 @@ __all__ = ['DOMAINS', 'BANK', 'EPSILONS', 'collapse', 'rescaled', 'proxy_reward'
            'collapsed', 'claims']
 
 # %% ../../nbs/experiments/43_negative.ipynb #c003
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -74,12 +76,12 @@ def run(
 ) -> pd.DataFrame: # per-case scores
     "Train the departures and score them with their references."
     duplicates = load_settings(s.profile, guidance_scales=(s.guidance_scale,)*len(s.guidance_scales))
-    long, rows = long_off_policy(s), []
+    long, rows, few = long_off_policy(s), [], replace(s, auc_cases=s.density_cases) # no AUC is asked
     for name in DOMAINS:
         corpus, sft, (cases, (candidates, joint, same)) = get_corpus(s, name), get_model(s, 'sft', name), get_labels(s, name)
         index = get_index(s, corpus)
         def score(model, method, **facts):
-            rows.append(evaluate(lambda c: serve(model, corpus, c, s), corpus, index, s, method).assign(**facts))
+            rows.append(evaluate(lambda c: serve(model, corpus, c, s), corpus, index, few, method).assign(**facts))
             print(f'{name} {method}: Joint {rows[-1].joint.mean():.4f}', flush=True)
         for method in ('sft', 'off_policy', 'pareto'): score(get_model(s, method, name), method)
         history = get_history(duplicates, name, 'pareto')
@@ -100,12 +102,12 @@ def sweep(
     s, # Settings
 ) -> pd.DataFrame: # per-case scores with epsilon and the round that was kept
     "Pareto runs at several tolerances on D1."
-    rows, corpus = [], get_corpus(s, 'D1')
+    rows, corpus, few = [], get_corpus(s, 'D1'), replace(s, auc_cases=s.density_cases)
     index = get_index(s, corpus)
     for epsilon in (*EPSILONS, np.inf):
         settings, variant = (s, 'adaptive') if np.isinf(epsilon) else (load_settings(s.profile, tolerance=epsilon), 'pareto_eps')
         model, history = get_model(settings, variant, 'D1'), get_history(settings, 'D1', variant)
-        rows.append(evaluate(lambda c: serve(model, corpus, c, s), corpus, index, s, f'eps {epsilon:g}').assign(epsilon=epsilon, kept_round=history['round'][history.chosen].iloc[0]))
+        rows.append(evaluate(lambda c: serve(model, corpus, c, s), corpus, index, few, f'eps {epsilon:g}').assign(epsilon=epsilon, kept_round=history['round'][history.chosen].iloc[0]))
         print(f'eps {epsilon:g}: Joint {rows[-1].joint.mean():.4f}', flush=True)
     return pd.concat(rows, ignore_index=True)
 

@@ -4,6 +4,8 @@
 __all__ = ['DOMAINS', 'knobs', 'run', 'table', 'spread', 'claims']
 
 # %% ../../nbs/experiments/40_sensitivity.ipynb #c003
+from dataclasses import replace
+
 import pandas as pd
 
 from ..evaluation import evaluate, serve
@@ -25,14 +27,14 @@ def run(
     s, # Settings
 ) -> pd.DataFrame: # per-case scores, a method a setting
     "Train the Pareto variant for each value and score it."
-    rows = []
+    rows, few = [], replace(s, auc_cases=s.density_cases) # no AUC is asked
     for name in DOMAINS:
         corpus = get_corpus(s, name)
         index = get_index(s, corpus)
         for method, key, value in knobs(s):
             changed = load_settings(s.profile, **{key: value})
             model, history = get_model(changed, 'pareto', name), get_history(changed, name, 'pareto')
-            rows.append(evaluate(lambda c: serve(model, corpus, c, s), corpus, index, s, method).assign(kept=int(history.kept[history['round'] == 1].iloc[0])))
+            rows.append(evaluate(lambda c: serve(model, corpus, c, s), corpus, index, few, method).assign(kept=int(history.kept[history['round'] == 1].iloc[0])))
             print(f'{name} {method}: Joint {rows[-1].joint.mean():.4f}', flush=True)
     return pd.concat(rows, ignore_index=True)
 

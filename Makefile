@@ -20,7 +20,7 @@ export MALLOC_TOP_PAD_ := 67108864
 unexport JUPYTER_PATH
 
 .DEFAULT_GOAL := help
-.PHONY: main paper figures test lab bench clean help
+.PHONY: main paper figures check test hooks lab bench clean help
 
 main: $(STAMP)     ## run the main experiment (data, density, main table, bootstrap) and print the main table
 	@$(BIN)/modit main --profile $(PROFILE)
@@ -31,8 +31,16 @@ paper: $(STAMP)    ## run every experiment of the paper
 figures: $(STAMP)  ## redraw tables and figures from the committed scores; trains nothing
 	@$(BIN)/modit figures --profile $(PROFILE)
 
-test: $(STAMP)     ## run all tests
+check: $(STAMP)    ## before a commit, within a minute: export, style, contracts, and the pages that changed
+	@$(BIN)/python -m pytest -m 'not slow' --changed tests/test_repo.py tests/test_style.py tests/test_notebooks.py
+
+test: $(STAMP)     ## run all tests, whole runs and kills included (some ten minutes)
 	@$(BIN)/python -m pytest
+
+hooks: $(STAMP)    ## let git clean, export and lint at every commit, and merge notebooks cell by cell
+	@$(BIN)/pre-commit install
+	@git config merge.jupyternotebook.driver "'$(CURDIR)/$(BIN)/nbdev-merge' %O %A %B %P"
+	@git config diff.jupyternotebook.command "'$(CURDIR)/$(BIN)/nbdev-diff-driver'"
 
 lab: $(STAMP)      ## read and edit the notebooks in JupyterLab
 	@$(BIN)/jupyter lab nbs
@@ -41,7 +49,7 @@ bench: $(STAMP)    ## measure speed on this machine
 	@$(BIN)/modit bench --profile $(PROFILE)
 
 clean:             ## delete models, labels and executed notebooks; keeps .venv and what is committed
-	rm -rf runs figures/smoke .snakemake .pytest_cache build
+	rm -rf runs figures/smoke figures/*/runs figures/*/sweeps .snakemake .pytest_cache .ruff_cache build
 
 help:              ## this list; PROFILE is smoke, mini (the default), large or paper
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile

@@ -1,60 +1,45 @@
-# The runs as a graph. `modit main` starts it; by hand:
+# The runs as a graph. `modit main` and `modit sweep` start it; by hand:
 #   snakemake --workflow-profile workflow/profiles/local --config profile=mini [--dry-run] [main | paper]
+# What needs what is said by the table of stages (page 220), the table of variants (page 180) and two lines of
+# every experiment page, READS and SCORES; page 250 turns them into the jobs that stand here as rules.
 # The path of every stage bears a key of the settings, the code and the parents it was made from: a file that
-# exists is up to date, whatever its age, so inputs are `ancient`. Stages write their file whole or not at all.
-from modit.pipeline import VARIANTS, stage_path
-from modit.runner import experiments, run_marker, executed_path
+# exists is up to date, whatever its age, so inputs are `ancient`. Stages write a file whole or not at all.
+from modit.graph import MAIN_VARIANTS, main_stages, page_job, stage_jobs
+from modit.notebooks import experiments
 from modit.settings import load_settings
+from modit.sweep import sweep_jobs
 
-PROFILE = config.get('profile', 'mini')
-S = load_settings(PROFILE)
-MAIN = ('30_data', '31_density', '32_main', '38_bootstrap')
+S = load_settings(config.get('profile', 'mini'))
+MAIN = ('300_data', '310_density', '320_main', '380_bootstrap')
 
-# (stage, domain): the stages it is made from; None means all domains together. A job is a process of some seconds
-# before it computes anything, so one makes a corpus with its domain, and one all preference variants of a domain,
-# the last of which stands for them here.
-GRAPH = {('pretrained', None): [], ('cpt', None): [('pretrained', None)] + [('corpus', d) for d in S.domains]}
-for d in S.domains:
-    GRAPH['corpus', d] = []
-    GRAPH['sft', d] = [('cpt', None), ('corpus', d)]
-    GRAPH[VARIANTS[-1], d] = [('sft', d)]
-
-# An experiment: what must be there before it starts. Most read the main experiment's scores or choice of variants.
-MODELS = [str(stage_path(S, *node)) for node in GRAPH]
-CORPORA = [str(stage_path(S, 'corpus', d)) for d in S.domains]
-MARK = {name: str(run_marker(S, name)) for name in experiments()}
-NEEDS = {name: MODELS + [MARK['32_main']] for name in experiments()}
-NEEDS |= {'30_data': CORPORA, '31_density': CORPORA, '32_main': MODELS, '33_order': MODELS,
-          '42_targets': [MARK['33_order']], '45_jacobi': [MARK['33_order']],  # which makes their single-domain stages
-          '43_negative': [MARK['32_main'], MARK['35_pareto']],                # which makes the long off-policy run
-          '46_steered': [MARK['44_baselines']], '50_claims': [m for n, m in MARK.items() if n != '50_claims']}
-
-def command(stage, domain):
-    words = ('hppo', domain, '--variant', 'all') if stage in VARIANTS else (stage, domain)
-    return f"modit stage {' '.join(w for w in words if w)} --profile {PROFILE}"
-
-wildcard_constraints: experiment=r'\d\d_\w+'
+PAGES = {name: page_job(S, name) for name in experiments()}
+SWEPT_STAGES, SWEPT = sweep_jobs(config['sweep']) if 'sweep' in config else ({}, {})
+STAGES = stage_jobs(S, main_stages(S)) | SWEPT_STAGES
+RUNS = {job.output: job for job in PAGES.values()} | SWEPT  # a combination without changes is the page itself
 
 rule main:
-    input: [run_marker(S, name) for name in MAIN]
+    input: [PAGES[name].output for name in MAIN]
 
 rule paper:
-    input: [run_marker(S, name) for name in experiments()]
+    input: [job.output for job in PAGES.values()]
 
-for node, parents in GRAPH.items():
+rule sweep:
+    input: list(SWEPT)
+
+for job in STAGES.values():
     rule:
-        name: '_'.join(filter(None, node))
-        input: [ancient(str(stage_path(S, *p))) for p in parents]
-        output: str(stage_path(S, *node))
-        params: command=command(*node)
-        priority: 0 if node[0] in VARIANTS else 1
+        name: job.name
+        input: [ancient(path) for path in job.inputs]
+        output: job.output
+        params: command=job.command
+        priority: 0 if job.name.startswith(('hppo', *MAIN_VARIANTS)) else 1  # first what others wait for
         shell: '{params.command}'
 
-for name in experiments():
+for job in RUNS.values():
     rule:
-        name: f'run_{name}'
-        input: [ancient(p) for p in NEEDS[name]]
-        output: str(run_marker(S, name))
-        log: str(executed_path(S.profile, name))
-        params: command=f'modit run {name} --profile {PROFILE} --fresh'
+        name: job.name
+        input: [ancient(path) for path in job.inputs]
+        output: job.output
+        log: job.log
+        params: command=job.command
         shell: '{params.command}'

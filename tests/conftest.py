@@ -1,5 +1,6 @@
-"""What several tests need: the repository's root, its files, and copies of it to break."""
+"""What several tests need: the repository's root, its pages and files, and copies of it to break."""
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,17 +16,31 @@ os.environ.setdefault('OMP_NUM_THREADS', '1')
 os.environ.setdefault('MPLBACKEND', 'agg')
 torch.set_num_threads(1)
 
-# The paper's numbered tables and figures, by LaTeX label.
-LABELS = [f'tab-{name}' for name in ('data', 'main', 'seed', 'progress', 'order', 'hppo-abl', 'cand', 'rollout', 'bon', 'appdc', 'appdp', 'appdu', 'appdb',
-                                     'appbon', 'hparam', 'density', 'apporig', 'appbfs')]
-LABELS += [f'fig-{name}' for name in ('task', 'arch', 'traj', 'hppo', 'pareto', 'sig', 'drift', 'guidance')]
+LIBRARY = sorted((ROOT/'nbs').glob('*.ipynb'))
+EXPERIMENTS = sorted((ROOT/'nbs'/'experiments').glob('*.ipynb'))
+
+# The paper's numbered tables and figures, by LaTeX label: figures/reported names them all.
+REPORTED = (ROOT/'figures'/'reported'/'README.md').read_text()
+LABELS = sorted(set(re.findall(r'`((?:tab|fig)-[\w-]+)', REPORTED)))
+
+
+def pytest_addoption(parser):
+    parser.addoption('--changed', action='store_true', help='run only pages that differ from the last commit')
+
+
+def changed_files():
+    "Files that differ from the last commit, or are new: absolute paths."
+    asked = (['diff', '--name-only', '-z', 'HEAD'], ['ls-files', '--others', '--exclude-standard', '-z'])
+    runs = [subprocess.run(['git', *words], cwd=ROOT, capture_output=True, text=True) for words in asked]
+    return {ROOT/p for run in runs for p in run.stdout.split('\0') if p and (ROOT/p).is_file()}
 
 
 def tracked_files():
     "Files that are committed, or would be: relative paths that git does not ignore."
-    out = subprocess.run(['git', 'ls-files', '-co', '--exclude-standard', '-z'], cwd=ROOT, capture_output=True, text=True)
+    words = ['git', 'ls-files', '-co', '--exclude-standard', '-z']
+    out = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     if out.returncode: pytest.skip('not a git checkout')
-    return [Path(p) for p in out.stdout.split('\0') if p and (ROOT/p).is_file()]
+    return [Path(p) for p in sorted(set(out.stdout.split('\0'))) if p and (ROOT/p).is_file()]
 
 
 def copy_repository(to):
@@ -38,6 +53,15 @@ def copy_repository(to):
 
 def environment(copy):
     "Variables under which this interpreter imports modit from a copy."
-    steady = dict(MALLOC_MMAP_THRESHOLD_=str(2**25), MALLOC_TRIM_THRESHOLD_=str(2**30), MALLOC_TOP_PAD_=str(2**26))
+    malloc = dict(MMAP_THRESHOLD=2**25, TRIM_THRESHOLD=2**30, TOP_PAD=2**26)
+    steady = {f'MALLOC_{name}_': str(size) for name, size in malloc.items()}
     path = f'{Path(sys.executable).parent}{os.pathsep}{os.environ["PATH"]}'
     return {**os.environ, **steady, 'PYTHONPATH': str(copy), 'PATH': path, 'PYTHONDONTWRITEBYTECODE': '1'}
+
+
+def run_python(code, copy):
+    "What a line of Python prints in a copy of the repository; a failure shows its message."
+    command = [sys.executable, '-c', code]
+    run = subprocess.run(command, cwd=copy, env=environment(copy), capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-3000:]
+    return run.stdout

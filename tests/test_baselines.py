@@ -2,11 +2,10 @@
 import numpy as np
 import pytest
 
-from modit import baselines
-from modit.baselines import choose, filtered_neighbours, fit_ridge_map, pattern_direction, ridge_map, rocchio, steer
+from modit.baselines import GRIDS, choose, filtered_neighbours, fit_ridge_map, pattern_direction, ridge_map
+from modit.baselines import rocchio, steer
 from modit.evaluation import average_pool, sample_cases
-from modit.ordering import ROLES, prepare_corpus
-from modit.retrieval import VectorIndex
+from modit.ordering import ROLES, centroid, prepare_corpus, training_cases
 from modit.settings import load_settings
 from modit.synth import make_domain, make_world
 
@@ -14,70 +13,79 @@ from modit.synth import make_domain, make_world
 @pytest.fixture(scope='module')
 def world():
     s = load_settings('smoke')
-    domain = make_domain(make_world(s), 'D1', s)
-    index = VectorIndex(domain.items)
-    corpus = prepare_corpus(domain, index, s)
-    return s, corpus, index, sample_cases(corpus, 'pattern', 20, s)
+    corpus = prepare_corpus(make_domain(make_world(s), 'D1', s), s)
+    return s, corpus, sample_cases(corpus, 'pattern', 20, s)
+
+
+def nearest(corpus, query, ids, k):
+    "The k nearest of some items, by a full sort."
+    return ids[np.argsort(-(corpus.items[ids] @ query), kind='stable')[:k]]
 
 
 def test_filtered_neighbours_are_the_nearest_positives(world):
-    s, corpus, _, cases = world
+    s, corpus, cases = world
     found = filtered_neighbours(corpus, cases, s)
     for i, query in enumerate(average_pool(corpus, cases)):
         allowed = corpus.attribute.copy()
         allowed[cases.sequence[i]] = False
-        ids = np.flatnonzero(allowed)
-        nearest = ids[np.argsort(-(corpus.items[ids] @ query), kind='stable')[:s.k]]
-        assert found.joint[i] == pytest.approx((corpus.pattern[nearest] == cases.pattern[i]).mean())
+        near = nearest(corpus, query, np.flatnonzero(allowed), s.k)
+        assert found.joint[i] == pytest.approx((corpus.pattern[near] == cases.pattern[i]).mean())
 
 
 def test_rocchio_moves_from_least_to_most_dense_neighbours(world):
-    s, corpus, index, cases = world
-    query = rocchio(corpus, index, cases, s, 2.)
-    mean = average_pool(corpus, cases)
+    s, corpus, cases = world
+    query, mean, quarter = rocchio(corpus, cases, s, 2.), average_pool(corpus, cases), s.k//4
     for i in range(3):
-        score = corpus.items @ mean[i]
-        score[cases.sequence[i]] = -2
-        near = np.argsort(-score, kind='stable')[:s.k]
+        others = np.setdiff1d(np.arange(len(corpus.items)), cases.sequence[i])
+        near = nearest(corpus, mean[i], others, s.k)
         near = near[np.argsort(corpus.density[near], kind='stable')]
-        quarter = s.k//4
-        expected = mean[i] + 2*(corpus.items[near[-quarter:]].mean(0) - corpus.items[near[:quarter]].mean(0))
+        low, high = corpus.items[near[:quarter]].mean(0), corpus.items[near[-quarter:]].mean(0)
+        expected = mean[i] + 2*(high - low)
         assert query[i] == pytest.approx(expected/np.linalg.norm(expected), abs=1e-5)
 
 
 def test_ridge_map_is_the_closed_form(world):
-    s, corpus, _, cases = world
-    from modit.ordering import centroid, training_cases
-    train = training_cases(corpus, s.train_rows[0], s)
-    x, y = average_pool(corpus, train).astype(float), centroid(corpus.items, train.tail).astype(float)
-    y = y - x
+    s, corpus, cases = world
+    train = training_cases(corpus, s.of('train_rows', 'D1'), s)
+    x = average_pool(corpus, train).astype(float)
+    y = centroid(corpus.items, train.tail).astype(float) - x
     centred = x - x.mean(0)
-    weights = np.linalg.solve(centred.T @ centred + s.ridge_alpha*np.eye(x.shape[1]), centred.T @ (y - y.mean(0)))
+    gram = centred.T @ centred + s.ridge_alpha*np.eye(x.shape[1])
+    weights = np.linalg.solve(gram, centred.T @ (y - y.mean(0)))
     mean = average_pool(corpus, cases)
     expected = mean + 1.5*((mean - x.mean(0)) @ weights + y.mean(0))
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     assert ridge_map(fit_ridge_map(corpus, s), corpus, cases, 1.5) == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_step_raises_what_it_steps_along(world):
-    s, corpus, _, cases = world
+def test_the_pattern_direction_is_the_difference_of_class_means(world):
+    _, corpus, cases = world
+    query, mean = pattern_direction(corpus, cases, .5), average_pool(corpus, cases)
+    for i, pattern in enumerate(cases.pattern[:5]):
+        mine = corpus.pattern == pattern
+        classes = [corpus.items[mine & (corpus.attribute == a)].mean(0) for a in (True, False)]
+        direction = classes[0] - classes[1]
+        expected = mean[i] + .5*direction/np.linalg.norm(direction)
+        assert query[i] == pytest.approx(expected/np.linalg.norm(expected), abs=1e-5)
+
+
+def test_steering_raises_what_it_steers_along(world):
+    _, corpus, cases = world
     mean = average_pool(corpus, cases)
     along = corpus.probe/np.linalg.norm(corpus.probe)
-    heights = [(steer(mean, corpus, step) @ along).mean() for step in (0., .3, .9)]
+    heights = [(steer(mean, corpus, eta) @ along).mean() for eta in GRIDS['probe']]
     assert heights == sorted(heights)
-    assert np.linalg.norm(pattern_direction(corpus, cases, .5), axis=1) == pytest.approx(1, abs=1e-5)
 
 
-def test_constants_are_chosen_on_validation_alone(world, monkeypatch):
-    s, corpus, index, _ = world
-    seen = []
+@pytest.mark.parametrize('split', ['item', 'pattern'])
+def test_constants_are_chosen_on_validation_alone(world, split):
+    s, corpus, _ = world
+    served = []
     def answer(cases, value):
-        seen.append(cases)
+        served.append(cases)
         return steer(average_pool(corpus, cases), corpus, value)
     trained = np.unique(corpus.pattern[corpus.role == ROLES.index('train')])
-    for split in ('item', 'pattern'):
-        seen.clear()
-        choose(answer, (.1, .5), corpus, index, s, split)
-        roles = corpus.role[np.concatenate([c.sequence for c in seen]).ravel()]
-        assert set(roles) == {ROLES.index('valid')}
-        assert all(np.isin(c.pattern, trained).all() == (split == 'item') for c in seen)
+    choose(answer, (.1, .5), corpus, s, split)
+    roles = corpus.role[np.concatenate([c.sequence for c in served]).ravel()]
+    assert set(roles) == {ROLES.index('valid')}
+    assert all((np.isin(c.pattern, trained) == (split == 'item')).all() for c in served)

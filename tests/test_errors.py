@@ -1,10 +1,11 @@
 """Mistakes and broken files: one clear message, and nothing left half done."""
 import errno
-import json
 import resource
 import signal
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import nbformat
 import numpy as np
@@ -14,18 +15,22 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from conftest import ROOT, environment
 from modit.model import new_model
+from modit.notebooks import check_parameters, execute, notebook_parameters
 from modit.ordering import Corpus, draw_groups, holdout_split, pattern_pools
 from modit.retrieval import VectorIndex
-from modit.runner import check_parameters, execute, notebook_parameters
-from modit.settings import atomic_write, load_arrays, load_settings, save_arrays, stream
+from modit.settings import load_settings
+from modit.store import atomic_write, load_arrays, save_arrays, stream
+from modit.sweep import sweep
 from modit.training import load_checkpoint, save_checkpoint
 
 ITEMS = stream(0, 'errors').normal(size=(50, 8)).astype(np.float32)
 
 
-@pytest.mark.parametrize('row, value, said', [(7, np.nan, 'row 7 is not finite'), (3, np.inf, 'row 3 is not finite'), (9, 0, 'row 9 is all zeros')])
+@pytest.mark.parametrize('row, value, said', [
+    (7, np.nan, 'row 7 is not finite'), (3, np.inf, 'row 3 is not finite'), (9, 0, 'row 9 is all zeros')])
 def test_bad_embeddings(row, value, said):
-    bad = ITEMS.copy(); bad[row] = value
+    bad = ITEMS.copy()
+    bad[row] = value
     with pytest.raises(ValueError, match=said): VectorIndex(bad)
     with pytest.raises(ValueError, match=said): VectorIndex(ITEMS).search(bad, 5)
 
@@ -39,14 +44,19 @@ def test_wrong_shapes_and_depths():
 
 
 def test_patterns_too_small_for_a_case():
-    s, pattern = load_settings('smoke'), np.repeat(np.arange(12, dtype=np.int32), 7)  # seven positives each, a case has eight
+    s = load_settings('smoke')
+    pattern = np.repeat(np.arange(12, dtype=np.int32), 7) # seven positives each, a case has eight
     attribute, n = np.ones(len(pattern), bool), len(pattern)
-    with pytest.raises(ValueError, match='D1: 0 patterns have the 8 positives of a case'): holdout_split(attribute, pattern, s, 'D1')
-    corpus = Corpus('D1', np.zeros((n, 2), np.float32), attribute, pattern, np.zeros(n, np.uint8), np.zeros(n, np.float32), np.zeros(2, np.float32))
-    with pytest.raises(ValueError, match='D1: no pattern has 8 positives of role train'): pattern_pools(corpus, 'train', s.seq_len)
+    with pytest.raises(ValueError, match='D1: 0 patterns have the 8 positives of a case'):
+        holdout_split(attribute, pattern, s, 'D1')
+    corpus = Corpus('D1', np.zeros((n, 2), np.float32), attribute, pattern, role=np.zeros(n, np.uint8),
+                    density=np.zeros(n, np.float32), probe=np.zeros(2, np.float32))
+    with pytest.raises(ValueError, match='D1: no pattern has 8 positives of role train'):
+        pattern_pools(corpus, 'train', s.seq_len)
     corpus.pattern[:8] = 0  # now one pattern has enough, and the others are passed over
     assert list(pattern_pools(corpus, 'train', s.seq_len)) == [0]
-    with pytest.raises(ValueError, match='7 items for sequences of 8'): draw_groups(np.arange(7), 1, s.seq_len, stream(0))
+    with pytest.raises(ValueError, match='7 items for sequences of 8'):
+        draw_groups(np.arange(7), 1, s.seq_len, stream(0))
 
 
 def test_checkpoints_that_do_not_fit(tmp_path):
@@ -61,18 +71,20 @@ def test_checkpoints_that_do_not_fit(tmp_path):
     for damage in (whole[:100], whole[:-10], b'', b'not a checkpoint at all'):
         path.write_bytes(damage)
         with pytest.raises(ValueError, match='damaged'): load_checkpoint(path, model)
-    save_arrays(path, dict(x=ITEMS), kind='labels')
+    save_arrays(path, dict(x=ITEMS), kind='pool')
     with pytest.raises(ValueError, match='does not fit'): load_checkpoint(path, model)
     from safetensors.numpy import save_file
     save_file(dict(x=ITEMS), path)
     with pytest.raises(ValueError, match='not written by modit'): load_checkpoint(path, model)
     with pytest.raises(FileNotFoundError, match='no file'): load_checkpoint(tmp_path/'none', model)
-    assert all(torch.equal(v, kept[k]) for k, v in model.state_dict().items()), 'a refused file changed the model'
+    same = [torch.equal(v, kept[k]) for k, v in model.state_dict().items()]
+    assert all(same), 'a refused file changed the model'
 
 
 def test_target_that_cannot_be_written(tmp_path):
     (tmp_path/'file').write_text('in the way')
-    with pytest.raises(OSError, match='cannot write.*nothing was changed'): atomic_write(tmp_path/'file'/'a.csv', 'x')
+    with pytest.raises(OSError, match='cannot write.*nothing was changed'):
+        atomic_write(tmp_path/'file'/'a.csv', 'x')
     assert (tmp_path/'file').read_text() == 'in the way'
 
 
@@ -85,7 +97,8 @@ def test_full_disk_keeps_the_old_file(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, old[1]))
         with pytest.raises(OSError, match='cannot write'): save_arrays(path, dict(x=np.zeros(100_000)))
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old); signal.signal(signal.SIGXFSZ, handler)
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        signal.signal(signal.SIGXFSZ, handler)
     assert path.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == [path.name]
     assert np.array_equal(load_arrays(path)[0]['x'], ITEMS)
 
@@ -94,10 +107,11 @@ def test_full_disk_keeps_the_old_file(tmp_path):
 def test_read_only_disk_keeps_the_old_file(tmp_path, monkeypatch, call):
     path = tmp_path/'a.csv'
     path.write_text('old')
-    def refuse(*_, **__): raise OSError(errno.EROFS, 'Read-only file system')
+    def deny(*_, **__): raise OSError(errno.EROFS, 'Read-only file system')
+    said = '^cannot write .*a.csv: Read-only file system; .*nothing was changed$'
     with monkeypatch.context() as m:
-        m.setattr(call, refuse)
-        with pytest.raises(OSError, match='^cannot write .*a.csv: Read-only file system; .*nothing was changed$'): atomic_write(path, 'new')
+        m.setattr(call, deny)
+        with pytest.raises(OSError, match=said): atomic_write(path, 'new')
     assert path.read_text() == 'old' and list(tmp_path.iterdir()) == [path]
 
 
@@ -108,35 +122,85 @@ def page(path, *sources, tag=True):
     return path
 
 
-def test_parameters_cell(tmp_path):
-    good = page(tmp_path/'good.ipynb', "profile: str = 'mini'\nscale: float = 3.0\nks: list = [1, 2]")
+@pytest.fixture
+def good(tmp_path):
+    "A page with a parameter of every kind."
+    lines = ["profile: str = 'mini'", 'scale: float = 3.0', 'seed: int | None = None', 'fresh: bool = False',
+             'ks: list[int] = [1, 2]', 'domains: list[str] | None = None', 'overrides: dict = {}']
+    return page(tmp_path/'good.ipynb', '\n'.join(lines))
+
+
+@pytest.mark.parametrize('cell, said', [
+    ('k = 1', 'one annotated literal'), ('k: int = 1 + 1', 'one annotated literal'),
+    ('%time', 'not plain Python'), ('k: list = [1]', 'is a list; use'), ('k: Path = None', 'is a Path; use'),
+    ('k: int = 1.5', 'its default is 1.5'), ('k: int = None', 'its default is None'),
+    ('k: list[int] = []', 'its default is')])
+def test_a_parameters_cell_has_a_strict_form(tmp_path, cell, said):
+    with pytest.raises(ValueError, match=said): notebook_parameters(page(tmp_path/'bad.ipynb', cell))
+
+
+def test_a_parameters_cell_is_tagged_and_the_page_whole(tmp_path, good):
     assert notebook_parameters(good)['scale'] == ('float', 3.0)
-    with pytest.raises(ValueError, match='tagged `parameters`'): notebook_parameters(page(tmp_path/'lost.ipynb', 'k: int = 1', tag=False))
-    with pytest.raises(ValueError, match='one annotated literal'): notebook_parameters(page(tmp_path/'plain.ipynb', 'k = 1'))
-    with pytest.raises(ValueError, match='did you mean scale'): check_parameters(good, dict(scael=1.))
-    for bad in (dict(scale='1e-3'), dict(ks='[1,2]'), dict(ks=['a']), dict(scale=True), dict(profile=3)):
-        with pytest.raises(ValueError, match='parameter'): check_parameters(good, bad)
+    with pytest.raises(ValueError, match='tagged `parameters`'):
+        notebook_parameters(page(tmp_path/'lost.ipynb', 'k: int = 1', tag=False))
     (tmp_path/'torn.ipynb').write_text(good.read_text()[:50])
     with pytest.raises(ValueError, match='not a notebook'): notebook_parameters(tmp_path/'torn.ipynb')
 
 
-@pytest.mark.parametrize('source, said', [('1/0', 'division by zero'), ('import os; os.kill(os.getpid(), 9)', 'kernel died'), ('import sys; sys.exit(0)', 'did not run|SystemExit')])
+@pytest.mark.parametrize('given, said', [
+    (dict(scael=1.), 'did you mean scale'), (dict(margin=.05), 'it is a setting, so give overrides'),
+    (dict(scale='1e-3'), 'scale: expected float'), (dict(scale=True), 'scale: expected float'),
+    (dict(scale=float('inf')), 'got inf'), (dict(scale=None), 'got None'),
+    (dict(seed=1.), 'seed: expected int'), (dict(ks='[1,2]'), 'ks: expected list'),
+    (dict(ks=['a']), 'ks: expected list'), (dict(ks=[1, True]), 'ks: expected list'),
+    (dict(ks=[]), 'ks: expected list'), (dict(domains=['D1', 2]), 'domains: expected list'),
+    (dict(profile=3), 'profile: expected str')])
+def test_parameters_of_another_kind_are_refused_in_one_line(good, given, said):
+    with pytest.raises(ValueError, match=said) as refusal: check_parameters(good, given)
+    assert '\n' not in str(refusal.value)
+
+
+def test_parameters_of_the_right_kind_are_taken(good):
+    given = dict(scale=1, seed=None, ks=[3], domains=['D1'], overrides=dict(margin=.05))
+    assert check_parameters(good, given) == given
+
+
+@pytest.mark.parametrize('source, said', [
+    ('1/0', 'division by zero'), ('import os; os.kill(os.getpid(), 9)', 'kernel died'),
+    ('import sys; sys.exit(0)', 'did not run|SystemExit')])
 def test_a_page_that_fails_is_never_done(source, said):
-    import tempfile
-    from pathlib import Path
     (ROOT/'runs').mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=ROOT/'runs') as folder:
         folder = Path(folder)
-        source = page(folder/'35_try.ipynb', 'k: int = 1', source, 'k')
-        with pytest.raises(ValueError, match=said): execute(source, folder/'out'/'35_try.ipynb', {})
-        assert not (folder/'out'/'35_try.ipynb').exists()
+        source = page(folder/'350_try.ipynb', 'k: int = 1', source, 'k')
+        with pytest.raises(ValueError, match=said): execute(source, folder/'out'/'350_try.ipynb', {})
+        assert not (folder/'out'/'350_try.ipynb').exists()
+
+
+@pytest.mark.parametrize('name, grid, said', [
+    ('sensitivity', {}, 'nothing to sweep'), ('sensitivity', dict(marjin=['1']), 'did you mean margin'),
+    ('sensitivity', dict(margin=['wide']), 'margin'), ('sensitivty', dict(seed=['1']), 'did you mean 400'),
+    ('sensitivity', dict(margin=['0.01', '-1']), 'out of range'), ('sensitivity', dict(domains=['D9']), 'D9'),
+    ('sensitivity', dict(seed=['1.5']), 'seed: expected int'),
+    ('sensitivity', dict(profile=['mini']), 'no parameter')])
+def test_a_sweep_is_refused_before_anything_runs(monkeypatch, name, grid, said):
+    monkeypatch.setattr(subprocess, 'run', None)
+    with pytest.raises(ValueError, match=said) as refusal: sweep(name, grid, 'smoke')
+    assert '\n' not in str(refusal.value)
 
 
 @pytest.mark.parametrize('argv', [
-    ['main', '--profile', 'tiny'], ['run', 'no_such_experiment'], ['run', 'main', '--parameters', '[1'],
-    ['run', '30_data', '--parameters', '{"profile": "mini"}'], ['run', '30_data', '--parameters', '{"fresh": true}'], ['figures', '--profile', 'tiny'],
-    ['stage', 'sft', '--profile', 'smoke'], ['stage', 'cpt', 'D1', '--profile', 'smoke'], ['stage', 'sft', 'D9', '--profile', 'smoke'],
-    ['stage', 'nothing'], ['bench', '--profile', 'tiny']])
+    'main --profile tiny', 'main --workflow nosuch', 'figures --profile tiny', 'bench --profile tiny',
+    'run no_such_experiment', 'run main --parameters [1', 'run main --parameters [1]',
+    'run 300_data --parameters {"profile":"mini"}', 'run 300_data --parameters {"fresh":true}',
+    'run main --profile smoke --parameters {"domains":["D1",2]}', 'stage nothing',
+    'stage sft --profile smoke', 'stage cpt D1 --profile smoke', 'stage sft D9 --profile smoke',
+    'stage hppo D1 --variant parto',
+    'stage sft D1 --overrides {"beta":-1}', 'stage sft D1 --overrides {"betta":1}', 'sweep main',
+    'sweep main seed', 'sweep main seed=0 seed=1', 'sweep main sead=1'])
 def test_command_line_mistakes_exit_2_without_a_traceback(argv):
-    run = subprocess.run([sys.executable, '-c', 'from modit.command import main; main()', *argv], cwd=ROOT, env=environment(ROOT), capture_output=True, text=True)
+    command = [sys.executable, '-c', 'from modit.command import main; main()', *argv.split()]
+    run = subprocess.run(command, cwd=ROOT, env=environment(ROOT), capture_output=True, text=True)
     assert run.returncode == 2 and 'Traceback' not in run.stderr and run.stderr.strip()
+    if 'usage:' in run.stderr: return # the parser's own refusal
+    assert run.stderr.startswith('modit: ') and run.stderr.strip().count('\n') == 0

@@ -10,57 +10,63 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-REPORTED = ROOT / "figures" / "reported"
-PAPER = Path(os.environ.get("MODIT_PAPER") or ROOT.parent / "shared" / "000_1615ec6eb273ec8d.txt")
-needs_paper = pytest.mark.skipif(not PAPER.is_file(), reason="the paper's LaTeX is not here; set MODIT_PAPER to its path")
+from conftest import ROOT
 
-APPENDIX = {"tab:appdc": "D1", "tab:appdp": "D2", "tab:appdu": "D3", "tab:appdb": "D4"}
-PERCENT = {"attr", "same", "joint", "cond", "joint_low", "joint_high", "top10", "bottom10", "normal"}
-FRACTION = PERCENT | {"auc", "auc2080", "spearman"}
-KEYS = {"domain", "split", "pool", "schedule", "hyperparameter", "value"}  # identify a line of a wide table
-VALUES = FRACTION | {"lift", "train", "eval_item", "eval_pattern", "heldout_clusters", "clusters"}
+REPORTED = ROOT/'figures'/'reported'
+PAPER = Path(os.environ.get('MODIT_PAPER') or ROOT.parent/'shared'/'000_1615ec6eb273ec8d.txt')
+ABSENT = "the paper's LaTeX is not here; set MODIT_PAPER to its path"
+needs_paper = pytest.mark.skipif(not PAPER.is_file(), reason=ABSENT)
+
+APPENDIX = {'tab:appdc': 'D1', 'tab:appdp': 'D2', 'tab:appdu': 'D3', 'tab:appdb': 'D4'}
+PERCENT = {'attr', 'same', 'joint', 'cond', 'joint_low', 'joint_high', 'top10', 'bottom10', 'normal'}
+FRACTION = PERCENT | {'auc', 'auc2080', 'spearman'}
+KEYS = {'domain', 'split', 'pool', 'schedule', 'hyperparameter', 'value'}  # identify a line of a wide table
+VALUES = FRACTION | {'lift', 'train', 'eval_item', 'eval_pattern', 'heldout_clusters', 'clusters'}
 
 # The paper prints this one cell twice, a last digit apart: tab:main, then tab:appdb.
-TWICE = {("D4", "item", "hppo", "cond"): ("0.6090", "0.6089")}
+TWICE = {('D4', 'item', 'hppo', 'cond'): ('0.6090', '0.6089')}
 
-NAMES = {  # what the paper prints -> what the project calls it, where that is not the same word in lower case
-    "Eval": "split", "Dom.": "domain", "Dom": "domain", "Model": "method", "Pat.": "pattern",
-    "Avg.": "average", "Pre. GR": "pretrained", "Pre.": "pretrained", r"\modit{}": "sft", r"\modit{} (SFT)": "sft",
-    r"\hppo{}": "hppo", "Off-policy": "off_policy", "Off-pol.": "off_policy", "Hyb-adapt.": "adaptive",
-    "Hyb-pareto": "pareto", r"Pareto-$\varepsilon$": "pareto_eps", "Desc.": "descending", "Rand.": "random",
-    "Asc.": "ascending", "Seed 1": "seed1", "Seed 2": "seed2", "Seed 3": "seed3", "SFT-oracle": "sft_oracle",
-    r"\hppo{}-single": "hppo_single", r"\hppo{}-oracle": "hppo_oracle", "SFT static-or": "sft_static_oracle",
-    "SFT 8-or": "sft_oracle", "HPPO single": "hppo_single", "HPPO static-or": "hppo_static_oracle",
-    "HPPO gr-or": "hppo_policy_oracle", "HPPO 8-or": "hppo_oracle",
-    "target centroid": "target_centroid", "target top-1": "target_top1", "target top-5": "target_top5",
-    "Static-only (4 tail centroids)": "static", "Policy-only (4 fan samples)": "policy",
-    "Hybrid (static $+$ policy)": "hybrid", "Candidate pool": "pool", r"Schedule (rounds$\times$steps)": "schedule",
-    r"Margin $\delta$": "margin", r"Temperature $\beta$": "beta", "Eval-I": "eval_item", "Eval-P": "eval_pattern",
-    "AUC20/80": "auc2080", "Top10 (%)": "top10", "Bottom10 (%)": "bottom10", "--": "",
+# What the paper prints -> what the project calls it, where that is not the same word in lower case.
+NAMES = {
+    'Eval': 'split', 'Dom.': 'domain', 'Dom': 'domain', 'Model': 'method', 'Pat.': 'pattern',
+    'Avg.': 'average', 'Pre. GR': 'pretrained', 'Pre.': 'pretrained',
+    r'\modit{}': 'sft', r'\modit{} (SFT)': 'sft',
+    r'\hppo{}': 'hppo', 'Off-policy': 'off_policy', 'Off-pol.': 'off_policy', 'Hyb-adapt.': 'adaptive',
+    'Hyb-pareto': 'pareto', r'Pareto-$\varepsilon$': 'pareto_eps', 'Desc.': 'descending', 'Rand.': 'random',
+    'Asc.': 'ascending', 'Seed 1': 'seed1', 'Seed 2': 'seed2', 'Seed 3': 'seed3', 'SFT-oracle': 'sft_oracle',
+    r'\hppo{}-single': 'hppo_single', r'\hppo{}-oracle': 'hppo_oracle', 'SFT static-or': 'sft_static_oracle',
+    'SFT 8-or': 'sft_oracle', 'HPPO single': 'hppo_single', 'HPPO static-or': 'hppo_static_oracle',
+    'HPPO gr-or': 'hppo_policy_oracle', 'HPPO 8-or': 'hppo_oracle',
+    'target centroid': 'target_centroid', 'target top-1': 'target_top1', 'target top-5': 'target_top5',
+    'Static-only (4 tail centroids)': 'static', 'Policy-only (4 fan samples)': 'policy',
+    'Hybrid (static $+$ policy)': 'hybrid', 'Candidate pool': 'pool',
+    r'Schedule (rounds$\times$steps)': 'schedule',
+    r'Margin $\delta$': 'margin', r'Temperature $\beta$': 'beta',
+    'Eval-I': 'eval_item', 'Eval-P': 'eval_pattern',
+    'AUC20/80': 'auc2080', 'Top10 (%)': 'top10', 'Bottom10 (%)': 'bottom10', '--': '',
 }
 
 
 # ---- the CSV side
 def rows(label):
-    with open(REPORTED / f"{label.replace(':', '-')}.csv", newline="") as f:
-        return list(csv.DictReader(f))
+    path = REPORTED/f'{label.replace(":", "-")}.csv'
+    with open(path, newline='') as f: return list(csv.DictReader(f))
 
 
 def as_printed(name, text):
-    """A cell in the paper's notation: shifting the point keeps every digit."""
-    return format(Decimal(text).scaleb(2), "f") if name in PERCENT and text else text
+    "A cell in the paper's notation: shifting the point keeps every digit."
+    return format(Decimal(text).scaleb(2), 'f') if name in PERCENT and text else text
 
 
 def by_key(records):
-    """Records by the columns that identify them; a repeated row fails."""
+    "Records by the columns that identify them; a repeated row fails."
     table = {frozenset((k, v) for k, v in r.items() if k not in VALUES): r for r in records}
-    assert len(table) == len(records), "a row is there twice"
+    assert len(table) == len(records), 'a row is there twice'
     return table
 
 
-def column(label, name="joint"):
-    return {(r["domain"], r["split"], r["method"]): r[name] for r in rows(label)}
+def column(label, name='joint'):
+    return {(r['domain'], r['split'], r['method']): r[name] for r in rows(label)}
 
 
 def appendices(name):
@@ -69,15 +75,15 @@ def appendices(name):
 
 # ---- the LaTeX side
 def clean(cell):
-    cell = re.sub(r"\\textbf\{([^}]*)\}", r"\1", cell.strip()).replace(r"\%", "%").replace(r"\ ", " ")
+    cell = re.sub(r'\\textbf\{([^}]*)\}', r'\1', cell.strip()).replace(r'\%', '%').replace(r'\ ', ' ')
     return NAMES.get(cell, cell.lower() if cell.isalpha() else cell)
 
 
 def grid(label):
-    """The cells of one tabular, in the project's names, header first."""
-    body = PAPER.read_text().split(rf"\label{{{label}}}")[1].split(r"\begin{tabular}")[1]
-    body = body.split(r"\end{tabular}")[0].split("\n", 1)[1].replace(r"\hline", "")
-    return [[clean(c) for c in line.split("&")] for line in body.split(r"\\") if "&" in line]
+    "The cells of one tabular, in the project's names, header first."
+    body = PAPER.read_text().split(rf'\label{{{label}}}')[1].split(r'\begin{tabular}')[1]
+    body = body.split(r'\end{tabular}')[0].split('\n', 1)[1].replace(r'\hline', '')
+    return [[clean(c) for c in line.split('&')] for line in body.split(r'\\') if '&' in line]
 
 
 def records(label):
@@ -86,76 +92,83 @@ def records(label):
 
 
 def wide(label):
-    """One joint a column: of a method, or, where no domain is named, of a split."""
+    "One joint a column: of a method, or, where no domain is named, of a split."
     table = records(label)
-    name = "method" if "domain" in table[0] else "split"
-    return [{**{k: r[k] for k in KEYS & r.keys()}, name: c, "joint": v}
-            for r in table for c, v in r.items() if c not in KEYS]
+    name = 'method' if 'domain' in table[0] else 'split'
+    out = []
+    for r in table:
+        keys = {k: r[k] for k in KEYS & r.keys()}
+        out += [{**keys, name: c, 'joint': v} for c, v in r.items() if c not in KEYS]
+    return out
 
 
 def rollout(label):
-    return [dict(zip(("rounds", "steps"), re.findall(r"\d+", r["schedule"])), split=r["split"], joint=r["joint"])
-            for r in wide(label)]
+    out = []
+    for r in wide(label):
+        rounds, steps = re.findall(r'\d+', r['schedule'])
+        out.append(dict(rounds=rounds, steps=steps, split=r['split'], joint=r['joint']))
+    return out
 
 
 def hyperparameters(label):
-    out, name = wide(label), ""  # named once, in the first of its lines
+    out, name = wide(label), ''  # named once, in the first of its lines
     for r in out:
-        name = r["hyperparameter"] = r["hyperparameter"] or name
-        r["value"] = r["value"].removesuffix(" (default)")
+        name = r['hyperparameter'] = r['hyperparameter'] or name
+        r['value'] = r['value'].removesuffix(' (default)')
     return out
 
 
 def main_table(label):
-    """Two domains side by side, named in a row of their own."""
+    "Two domains side by side, named in a row of their own."
     header, *lines = grid(label)
     out, domains = [], []
     for line in lines:
         if len(line) == 2:
-            domains = re.findall(r"D\d", " ".join(line))
+            domains = re.findall(r'D\d', ' '.join(line))
         else:
-            out += [{"domain": domain, **dict(zip(header[half], line[half], strict=True))}
+            out += [{'domain': domain, **dict(zip(header[half], line[half], strict=True))}
                     for domain, half in zip(domains, (slice(0, 7), slice(7, 14)), strict=True)]
     return out
 
 
 def appendix(label):
-    """The joint cell holds its interval: 8.29$_{[7.30,9.30]}$."""
+    "The joint cell holds its interval: 8.29$_{[7.30,9.30]}$."
     out = records(label)
     for r in out:
-        joint, low, high = re.fullmatch(r"([\d.]+)(?:\$_\{\[([\d.]+),([\d.]+)\]\}\$)?", r["joint"]).groups()
-        r.update(domain=APPENDIX[label], joint=joint, joint_low=low or "", joint_high=high or "")
+        joint, low, high = re.fullmatch(r'([\d.]+)(?:\$_\{\[([\d.]+),([\d.]+)\]\}\$)?', r['joint']).groups()
+        r.update(domain=APPENDIX[label], joint=joint, joint_low=low or '', joint_high=high or '')
     return out
 
 
 def data(label):
     out = records(label)
     for r in out:
-        for k in ("train", "eval_item", "eval_pattern"):
-            r[k] = str(int(Decimal(r[k][:-1]) * {"K": 10**3, "M": 10**6}[r[k][-1]]))
-        r.update(zip(("heldout_clusters", "clusters"), r["clusters"].split("/")), normal=r["normal"].rstrip("%"))
+        for k in ('train', 'eval_item', 'eval_pattern'):
+            r[k] = str(int(Decimal(r[k][:-1]) * {'K': 10**3, 'M': 10**6}[r[k][-1]]))
+        r['heldout_clusters'], r['clusters'] = r['clusters'].split('/')
+        r['normal'] = r['normal'].rstrip('%')
     return out
 
 
 def full_protocol(label):
-    """tab:apporig names the domain in the first cell; tab:appbfs is all D4."""
+    "tab:apporig names the domain in the first cell; tab:appbfs is all D4."
     out = records(label)
     for r in out:
-        domain, method = re.fullmatch(r"(?:(D\d) )?(.*)", r["method"]).groups()
-        r.update(domain=domain or "D4", method=clean(method))
+        domain, method = re.fullmatch(r'(?:(D\d) )?(.*)', r['method']).groups()
+        r.update(domain=domain or 'D4', method=clean(method))
     return out
 
 
-WIDE = ["tab:seed", "tab:progress", "tab:order", "tab:hppo-abl", "tab:cand", "tab:bon", "tab:appbon"]
+WIDE = ['tab:seed', 'tab:progress', 'tab:order', 'tab:hppo-abl', 'tab:cand', 'tab:bon', 'tab:appbon']
 READERS = {
-    "tab:data": data, "tab:main": main_table, "tab:density": records, **dict.fromkeys(WIDE, wide),
-    "tab:rollout": rollout, "tab:hparam": hyperparameters, **dict.fromkeys(APPENDIX, appendix),
-    "tab:apporig": full_protocol, "tab:appbfs": full_protocol,
+    'tab:data': data, 'tab:main': main_table, 'tab:density': records, **dict.fromkeys(WIDE, wide),
+    'tab:rollout': rollout, 'tab:hparam': hyperparameters, **dict.fromkeys(APPENDIX, appendix),
+    'tab:apporig': full_protocol, 'tab:appbfs': full_protocol,
 }
 
 
 @needs_paper
-@pytest.mark.parametrize("label", READERS)
+@pytest.mark.parametrize('label', READERS)
 def test_every_cell_is_the_papers(label):
     typed = [{k: as_printed(k, v) for k, v in r.items()} for r in rows(label)]
     assert by_key(typed) == by_key(READERS[label](label))
@@ -163,37 +176,42 @@ def test_every_cell_is_the_papers(label):
 
 @needs_paper
 def test_no_table_is_missing():
-    assert set(re.findall(r"\\label\{(tab:[^}]*)\}", PAPER.read_text())) == set(READERS)
+    assert set(re.findall(r'\\label\{(tab:[^}]*)\}', PAPER.read_text())) == set(READERS)
 
 
 # ---- the tables against each other: no paper needed
-@pytest.mark.parametrize("label", READERS)
+@pytest.mark.parametrize('label', READERS)
 def test_fractions(label):
     for r in rows(label):
         assert all(0 <= float(v) <= 1 for k, v in r.items() if k in FRACTION and v), r
-        assert not r.get("joint_low") or r["joint_low"] <= r["joint"] <= r["joint_high"], r
+        assert not r.get('joint_low') or r['joint_low'] <= r['joint'] <= r['joint_high'], r
 
 
-@pytest.mark.parametrize("metric", ["auc", "attr", "same", "joint", "cond"])
+@pytest.mark.parametrize('metric', ['auc', 'attr', 'same', 'joint', 'cond'])
 def test_main_is_the_appendix(metric):
     full = appendices(metric)
-    for (domain, split, method), value in column("tab:main", metric).items():
-        variant = method if method != "hppo" else "off_policy" if domain == "D4" else "pareto"
-        assert (value, full[domain, split, variant]) == TWICE.get((domain, split, method, metric), (value, value))
+    for (domain, split, method), value in column('tab:main', metric).items():
+        variant = method if method != 'hppo' else 'off_policy' if domain == 'D4' else 'pareto'
+        printed = TWICE.get((domain, split, method, metric), (value, value))
+        assert (value, full[domain, split, variant]) == printed
 
 
-@pytest.mark.parametrize("part, whole", [("tab:progress", "tab:main"), ("tab:bon", "tab:appbon"), ("tab:seed", "tab:main")])
+PARTS = [('tab:progress', 'tab:main'), ('tab:bon', 'tab:appbon'), ('tab:seed', 'tab:main')]
+
+
+@pytest.mark.parametrize('part, whole', PARTS)
 def test_shared_methods_agree(part, whole):
     a, b = column(part), column(whole)
     assert [a[k] for k in a.keys() & b.keys()] == [b[k] for k in a.keys() & b.keys()] != []
 
 
 def test_variants_agree():
-    full = appendices("joint").items()
-    assert column("tab:hppo-abl").items() <= full
-    assert {((d, s, "pareto"), v) for (d, s, m), v in column("tab:seed").items() if m == "seed1"} <= full
+    full = appendices('joint').items()
+    assert column('tab:hppo-abl').items() <= full
+    assert {((d, s, 'pareto'), v) for (d, s, m), v in column('tab:seed').items() if m == 'seed1'} <= full
 
 
 def test_claim_ids():
-    assert [r["id"] for r in rows("claims")] == [f"C{i:02}" for i in range(1, 34)] + [f"B{i:02}" for i in range(1, 8)]
-    assert all(r["place"] and r["statement"] for r in rows("claims"))
+    theirs, ours = [f'C{i:02}' for i in range(1, 34)], [f'B{i:02}' for i in range(1, 8)]
+    assert [r['id'] for r in rows('claims')] == theirs + ours
+    assert all(r['place'] and r['statement'] for r in rows('claims'))

@@ -1,4 +1,4 @@
-"""Whole runs at the smoke profile: two runs give the same files, and so does one that is killed again and again.
+"""Whole runs at the smoke profile: two give the same files, and so does one that is killed again and again.
 
 Each run works in its own copy of the repository and gets its own process group, which SIGKILL ends at once.
 """
@@ -7,23 +7,28 @@ import hashlib
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
+import pandas as pd
 import pytest
 
-from conftest import LABELS, ROOT, copy_repository, environment
+from conftest import LABELS, ROOT, copy_repository, environment, run_python
+from modit.graph import is_ledger
+from modit.notebooks import experiments, page_constant, short_name
 
-pytestmark = pytest.mark.skipif(not (ROOT/'nbs'/'experiments'/'32_main.ipynb').exists(), reason='the main experiment is not written yet')
+pytestmark = pytest.mark.slow
 LIMIT = 900  # seconds for one uninterrupted run
+COMMAND = 'from modit.command import main; main()'
 
 
 def start(copy, *argv):
     "Start `modit` in a copy, in a process group of its own, its messages in a file."
     log = open(copy/'messages.txt', 'ab')
-    return subprocess.Popen([sys.executable, '-c', 'from modit.command import main; main()', *argv], cwd=copy, env=environment(copy),
+    return subprocess.Popen([sys.executable, '-c', COMMAND, *argv], cwd=copy, env=environment(copy),
                             stdout=log, stderr=log, start_new_session=True)
 
 
@@ -34,20 +39,40 @@ def kill(process):
     process.wait()
 
 
+def messages(copy): return (copy/'messages.txt').read_text()
+
+
 def finish(copy, *argv):
     "Run to the end."
     process = start(copy, *argv)
     try: code = process.wait(LIMIT)
     finally: kill(process)
-    assert code == 0, (copy/'messages.txt').read_text()[-3000:]
+    assert code == 0, messages(copy)[-3000:]
+
+
+def digest(path):
+    "Hash of a file, of its content where it is compressed."
+    data = path.read_bytes()
+    return hashlib.sha256(gzip.decompress(data) if path.suffix == '.gz' else data).hexdigest()
 
 
 def results(copy, profile='smoke'):
-    "Hash of every table, and of every score file's content, that a run wrote."
-    folder = copy/'figures'/profile
-    read = {'.gz': lambda p: gzip.decompress(p.read_bytes())}
-    return {str(p.relative_to(folder)): hashlib.sha256(read.get(p.suffix, lambda p: p.read_bytes())(p)).hexdigest()
-            for p in sorted(folder.rglob('*')) if p.suffix in ('.csv', '.gz', '.svg', '.md', '.tex')}
+    "Hash of every table, figure and score file of a profile, without those of reruns and sweeps."
+    folder, kinds = copy/'figures'/profile, ('.csv', '.gz', '.svg', '.md', '.tex')
+    files = {p.relative_to(folder): p for p in sorted(folder.rglob('*')) if p.suffix in kinds}
+    return {str(name): digest(p) for name, p in files.items() if name.parts[0] not in ('runs', 'sweeps')}
+
+
+def models(copy, seen=digest):
+    "What identifies every stored stage."
+    return {str(p.relative_to(copy)): seen(p) for p in (copy/'runs').rglob('*.safetensors')}
+
+
+def papermill(copy, line):
+    "A papermill line as a person types it."
+    command = [sys.executable, '-m', 'papermill', *line]
+    run = subprocess.run(command, cwd=copy, env=environment(copy), capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-3000:]
 
 
 @pytest.fixture(scope='module')
@@ -62,25 +87,23 @@ def whole(tmp_path_factory):
 def test_a_run_writes_the_main_table(whole):
     found = results(whole[0])
     assert {'tab-main.csv', 'tab-main.md', 'cases/main.csv.gz'} <= found.keys()
-    assert 'tab-main' in (whole[0]/'messages.txt').read_text() or 'Tables and figures' in (whole[0]/'messages.txt').read_text()
+    assert 'Tables and figures' in messages(whole[0])
 
 
 def test_a_second_call_has_nothing_to_do(whole):
     copy, _ = whole
-    models = {p: p.stat().st_mtime_ns for p in (copy/'runs').rglob('*.safetensors')}
-    before = results(copy)
+    def written(path): return path.stat().st_mtime_ns
+    made, before = models(copy, written), results(copy)
     finish(copy, 'main', '--profile', 'smoke')
-    assert results(copy) == before
-    assert {p: p.stat().st_mtime_ns for p in (copy/'runs').rglob('*.safetensors')} == models
+    assert results(copy) == before and models(copy, written) == made
 
 
-@pytest.mark.parametrize('name', ['32_main', '38_bootstrap'])
+@pytest.mark.parametrize('name', ['320_main', '380_bootstrap'])
 def test_a_papermill_line_by_hand_gives_the_same_files(whole, name):
     copy, _ = whole
-    before = results(copy)
-    line = re.search(r'^\.venv/bin/papermill (.*nbs/experiments/32_main\.ipynb .*)$', (ROOT/'README.md').read_text(), re.M)[1].replace('32_main', name)
-    run = subprocess.run([sys.executable, '-m', 'papermill', *line.split()], cwd=copy, env=environment(copy), capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr[-3000:]
+    before, readme = results(copy), (ROOT/'README.md').read_text()
+    line = re.search(r'^\.venv/bin/papermill (.*nbs/experiments/320_main\.ipynb .*)$', readme, re.M)[1]
+    papermill(copy, line.replace('320_main', name).split())
     assert results(copy) == before
 
 
@@ -96,17 +119,49 @@ def everything(whole, tmp_path_factory):
 def test_every_experiment_writes_its_artefacts(everything):
     files = {p.stem for p in (everything/'figures'/'smoke').glob('*.*')}
     assert set(LABELS) <= files, set(LABELS) - files
-    read = lambda name: (everything/'figures'/name).read_text().splitlines()[1:]
-    claimed, answered = ({line.split(',')[0] for line in read(f'{folder}/claims.csv')} for folder in ('reported', 'smoke'))
-    assert answered == claimed
+    ids = [set(pd.read_csv(everything/'figures'/folder/'claims.csv').id) for folder in ('reported', 'smoke')]
+    assert ids[0] == ids[1]
 
 
-def test_redrawing_needs_no_models(everything, tmp_path):
+@pytest.mark.parametrize('name', [name for name in experiments() if not is_ledger(name)])
+def test_a_page_with_another_value_leaves_the_committed_results(everything, tmp_path, name):
+    before = results(everything)
+    page = f'nbs/experiments/{name}.ipynb'
+    papermill(everything, [page, str(tmp_path/'out.ipynb'), '-p', 'profile', 'smoke', '-p', 'cases', '20'])
+    assert results(everything) == before
+    folder = everything/'figures'/'smoke'/'runs'/'cases=20'
+    scores = {p.name.removesuffix('.csv.gz') for p in folder.glob('cases/*.csv.gz')}
+    assert set(page_constant(name, 'SCORES')) <= scores
+    assert [p for p in folder.iterdir() if p.suffix in ('.csv', '.svg')], 'no table and no figure'
+
+
+def test_a_sweep_joins_its_tables_and_goes_on_where_it_was(everything):
+    grid = ['sensitivity', 'margin=0.03,0.05', 'domains=D1', '--profile', 'smoke']
+    before = results(everything)
+    finish(everything, 'sweep', *grid)
+    assert results(everything) == before
+    folder = everything/'figures'/'smoke'/'sweeps'/'sensitivity-margin=0.03,0.05-domains=D1'
+    table = pd.read_csv(folder/'tab-hparam.csv')
+    assert set(table.margin) == {.03, .05} and (folder/'fig-sweep.svg').exists()
+    made = {p.name: digest(p) for p in folder.iterdir()}
+    finish(everything, 'sweep', *grid)
+    assert '2 combinations, 0 to run' in messages(everything)
+    assert {p.name: digest(p) for p in folder.iterdir()} == made
+
+
+# What a kernel would need cannot be imported.
+NO_KERNEL = """import sys
+for name in ('papermill', 'nbclient', 'ipykernel', 'jupyter_client'): sys.modules[name] = None
+from modit.command import main
+main(['figures', '--profile', {profile!r}])"""
+
+
+def test_redrawing_needs_no_models_and_no_kernel(everything, tmp_path):
     copy = copy_repository(tmp_path/'modit')
     (copy/'figures'/'smoke').mkdir(parents=True, exist_ok=True)
-    subprocess.run(['cp', '-r', str(everything/'figures'/'smoke'/'cases'), str(copy/'figures'/'smoke')], check=True)
-    finish(copy, 'figures', '--profile', 'smoke')
-    assert not list((copy/'runs').rglob('*.safetensors'))
+    shutil.copytree(everything/'figures'/'smoke'/'cases', copy/'figures'/'smoke'/'cases')
+    run_python(NO_KERNEL.format(profile='smoke'), copy)
+    assert not list((copy/'runs').rglob('*.safetensors')) and not list((copy/'runs').rglob('*.ipynb'))
     ours, theirs = results(copy), results(everything)
     assert ours.keys() == theirs.keys()
     assert {k for k, v in ours.items() if v != theirs[k]} == set()
@@ -116,17 +171,29 @@ def test_committed_tables_follow_from_the_committed_scores(tmp_path):
     copy = copy_repository(tmp_path/'modit')
     before = results(copy, 'mini')
     for path in (copy/'figures'/'mini').glob('tab-*'): path.unlink()
-    for page in ('32_main', '36_rounds', '50_claims'): finish(copy, 'run', page, '--profile', 'mini')
+    said = run_python(NO_KERNEL.format(profile='mini'), copy)
+    assert 'passed over' not in said and all(short_name(name) in said for name in experiments())
     after = results(copy, 'mini')
-    assert {'tab-main.csv', 'tab-rollout.md', 'tab-claims.tex'} <= after.keys() and not list((copy/'runs').rglob('*.safetensors'))
-    assert {k for k, v in after.items() if v != before.get(k) and not k.endswith('.svg')} == set(), 'run make figures, then commit'
+    assert before.keys() == after.keys() and not list((copy/'runs').rglob('*.safetensors'))
+    differ = {k for k, v in after.items() if v != before[k] and not k.endswith('.svg')}
+    assert not differ, 'run make figures, then commit'
+
+
+def test_a_page_without_scores_is_named_and_passed_over(tmp_path):
+    copy = copy_repository(tmp_path/'modit')
+    before = results(copy, 'mini')
+    (copy/'figures'/'mini'/'cases'/'jacobi.csv.gz').unlink()
+    said = run_python(NO_KERNEL.format(profile='mini'), copy)
+    assert re.search(r'jacobi: no scores .*passed over', said)
+    assert not list((copy/'runs').rglob('*.safetensors'))
+    assert results(copy, 'mini')['tab-main.csv'] == before['tab-main.csv']
 
 
 def test_killed_again_and_again_ends_the_same(whole, tmp_path):
     reference, seconds = whole
     copy = copy_repository(tmp_path/'modit')
     rng = random.Random(0)  # the moments differ with the machine's speed, as they should
-    for i in range(4):
+    for _ in range(4):
         process = start(copy, 'main', '--profile', 'smoke')
         time.sleep(rng.uniform(.1, .3)*seconds)
         kill(process)
@@ -134,7 +201,7 @@ def test_killed_again_and_again_ends_the_same(whole, tmp_path):
     ours, theirs = results(copy), results(reference)
     assert ours.keys() == theirs.keys()
     assert [k for k in ours if ours[k] != theirs[k]] == []
-    models = lambda c: {str(p.relative_to(c)): hashlib.sha256(p.read_bytes()).hexdigest() for p in (c/'runs').glob('smoke/*.safetensors')}
     assert models(copy) == models(reference)
-    left = [str(p.relative_to(copy)) for p in (copy/'figures').rglob('*') if p.name.startswith('.') and p.is_file()]
+    files = [p for p in (copy/'figures').rglob('*') if p.is_file()]
+    left = [str(p.relative_to(copy)) for p in files if p.name.startswith('.')]
     assert not left, f'unfinished files in figures: {left}'

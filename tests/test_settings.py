@@ -5,22 +5,28 @@ from dataclasses import fields
 import pytest
 
 from conftest import ROOT
-from modit.settings import Settings, load_settings, read_profiles
+from modit.settings import Settings, load_settings, override, read_profiles
 
 PAPER = dict(
-    k=100, dim=1536, seq_len=200, prefix_len=150,                                # Default constants
-    repetition=(2, 1, 1, 3), cpt_epochs=1, batch=4096, cpt_micro_batch=16, cpt_lr=5e-4,  # Stages
+    # Default constants
+    k=100, dim=1536, seq_len=200, prefix_len=150,
+    # Stages
+    repetition=(2, 1, 1, 3), cpt_epochs=1, batch=4096, cpt_micro_batch=16, cpt_lr=5e-4,
     warmup_ratio=.01, min_lr_ratio=.1, sft_micro_batch=64, sft_lr=5e-5, sft_epochs=(1, 1, 1, 2),
-    tail_depths=(10, 25, 35, 50), guidance_scales=(1, 2, 3, 6), margin=.03, anchor_weight=.1, hppo_lr=1e-5,  # HPPO
-    tolerance=.02,                                                               # app. G, Pareto-eps
-    beta=.05, guidance_scale=3.0,                                                # sensitivity; serving scale
-    auc_cases=1000, density_cases=500, light_cases=50, resamples=10_000,         # Evaluation protocols
-    hppo_cases=50_000, hppo_steps=100,                                           # Feasibility; HPPO
-    domains=('D1', 'D2', 'D3', 'D4'), train_rows=(1_540_000, 5_950_000, 9_220_000, 478_000),  # tab:data
+    # HPPO, Feasibility
+    tail_depths=(10, 25, 35, 50), guidance_scales=(1, 2, 3, 6), margin=.03, tail_weight=.1, hppo_lr=1e-5,
+    hppo_cases=50_000, hppo_steps=100,
+    # app. G, Pareto-eps; sensitivity; serving scale
+    tolerance=.02, beta=.05, guidance_scale=3.0,
+    # Evaluation protocols
+    auc_cases=1000, density_cases=500, light_cases=50, resamples=10_000,
+    # tab:data
+    domains=('D1', 'D2', 'D3', 'D4'), train_rows=(1_540_000, 5_950_000, 9_220_000, 478_000),
     normal_share=(.1, .2, .2, .2), clusters=(1000, 1000, 1000, 500), heldout_clusters=(50, 50, 50, 25),
 )
-SCALE = ('dim', 'items', 'clusters', 'train_rows', 'anchors', 'seq_len', 'prefix_len', 'tail_depths', 'width', 'depth', 'heads',
-         'batch', 'pretrain_steps', 'pretrain_micro_batch', 'cpt_micro_batch', 'sft_micro_batch', 'hppo_cases')
+SCALE = ('dim', 'items', 'clusters', 'train_rows', 'anchors', 'seq_len', 'prefix_len', 'tail_depths',
+         'width', 'depth', 'heads', 'batch', 'pretrain_steps', 'pretrain_micro_batch', 'cpt_micro_batch',
+         'sft_micro_batch', 'hppo_cases')
 PROFILES = ('smoke', 'mini', 'large', 'paper')
 
 
@@ -30,15 +36,17 @@ def test_default_is_the_paper(key):
 
 
 def test_saved_steps_of_the_off_policy_round():
-    assert load_settings('paper').off_policy_steps[:2] == (100, 200)  # fig:drift; its third is called "final", with no number
+    # fig:drift; its third checkpoint is called "final", with no number
+    assert load_settings('paper').off_policy_steps[:2] == (100, 200)
 
 
 def test_steps_follow_from_rows():
     s = load_settings('paper')
-    rows = [n*r for n, r in zip(s.train_rows, s.repetition)]
+    rows = [n*r for n, r in zip(s.train_rows, s.repetition, strict=True)]
     assert math.ceil(s.cpt_epochs*sum(rows)/s.batch) == 4806
-    steps = [n*e/s.batch for n, e in zip(s.train_rows, s.sft_epochs)]
-    for ours, paper in zip(steps, (377, 1452, 2250, 234)): assert abs(ours - paper) < 1.1  # tab:data rounds the rows
+    steps = [n*e/s.batch for n, e in zip(s.train_rows, s.sft_epochs, strict=True)]
+    for ours, paper in zip(steps, (377, 1452, 2250, 234), strict=True):
+        assert abs(ours - paper) < 1.1  # tab:data rounds the rows
 
 
 def test_paper_profile_is_the_default_section():
@@ -53,6 +61,13 @@ def test_profile_sets_its_scale(profile):
     assert not lacking, f'[{profile}] inherits {lacking} from the paper'
 
 
+@pytest.mark.parametrize('profile', PROFILES)
+def test_what_only_other_runs_change_is_left_alone(profile):
+    s = load_settings(profile)
+    assert s.pretrain_jacobi == s.jacobi == 'endpoint'
+    assert s.sft_depth == s.preference_run == s.seed == 0
+
+
 def test_keys_of_the_file_are_the_fields_of_the_class():
     cfg = read_profiles()
     assert set(cfg.sections()) == set(PROFILES)
@@ -60,31 +75,52 @@ def test_keys_of_the_file_are_the_fields_of_the_class():
     for profile in PROFILES: assert set(cfg._sections[profile]) <= set(cfg.defaults())
 
 
-@pytest.mark.parametrize('bad, said', [
-    (dict(gidance_scale=2.), 'guidance_scale'), (dict(k='many'), 'setting k'), (dict(k=1.5), 'setting k'), (dict(k=True), 'setting k'),
-    (dict(items='5'), 'items'), (dict(index='annoy'), 'flat'), (dict(prefix_len=16), 'tail'), (dict(tail_depths=(9,)), 'tail_depths'),
-    (dict(k=10**7), 'pool'), (dict(heads=5), 'width'),
-    *[({key: value}, rf'setting {key}\b') for key, value in dict(
-        margin=math.nan, k=0, batch=0, ode_steps=0, heads=0, hppo_lr=-1., condition_dropout=2., normal_share=(1., .1, .1, .1), tail_depths=(),
-        guidance_scales=(), off_policy_steps=(100, 50), domains=('D1', 'D1', 'D2', 'D3')).items()]])
-def test_bad_override_is_refused(bad, said):
-    with pytest.raises(ValueError, match=said): load_settings('mini', **bad)
+def test_every_default_names_its_source():
+    text = (ROOT/'settings.ini').read_text().partition('[paper]')[0]
+    lines = [line for line in text.splitlines() if ' = ' in line.partition('#')[0]]
+    assert len(lines) == len(fields(Settings)) - 1
+    bare = [line for line in lines if not line.partition('#')[2].strip()]
+    assert not bare, f'a constant has its place in the paper, or "ours": {bare}'
+
+
+REFUSED = [
+    (dict(gidance_scale=2.), 'guidance_scale'), (dict(k='many'), 'setting k'), (dict(k=1.5), 'setting k'),
+    (dict(k=True), 'setting k'), (dict(items='5'), 'items'), (dict(index='annoy'), 'flat'),
+    (dict(prefix_len=16), 'tail'), (dict(tail_depths=(9,)), 'tail_depths'), (dict(sft_depth=9), 'sft_depth'),
+    (dict(k=10**7), 'corpus'), (dict(heads=5), 'width'), (dict(pretrain_jacobi='no'), 'pretrain_jacobi'),
+]
+OUT_OF_RANGE = dict(
+    margin=math.nan, k=0, batch=0, ode_steps=0, heads=0, hppo_lr=-1., condition_dropout=2., preference_run=-1,
+    normal_share=(1., .1, .1, .1), tail_depths=(), guidance_scales=(), off_policy_steps=(100, 50),
+    domains=('D1', 'D1', 'D2', 'D3'))
+
+
+REFUSED += [({key: value}, rf'setting {key}\b') for key, value in OUT_OF_RANGE.items()]
+
+
+@pytest.mark.parametrize('bad, said', REFUSED)
+def test_bad_setting_is_refused_before_and_after_loading(bad, said):
+    with pytest.raises(ValueError, match=said) as early: load_settings('mini', **bad)
+    with pytest.raises(ValueError, match=said) as late: override(load_settings('mini'), **bad)
+    assert str(early.value) == str(late.value) and '\n' not in str(late.value)
 
 
 def test_unknown_profile_and_key_in_the_file(tmp_path):
     with pytest.raises(ValueError, match='smoke, mini|paper'): load_settings('tiny')
-    text = (ROOT/'settings.ini').read_text()
-    (tmp_path/'settings.ini').write_text(text.replace('[paper]', '[paper]\nmargn = 0.1'))
-    with pytest.raises(ValueError, match='margn.*margin'): load_settings('paper', tmp_path/'settings.ini')
-    (tmp_path/'settings.ini').write_text(text.replace('\nmargin = ', '\n# margin = '))
-    with pytest.raises(ValueError, match='lacks margin'): load_settings('paper', tmp_path/'settings.ini')
+    text, path = (ROOT/'settings.ini').read_text(), tmp_path/'settings.ini'
+    path.write_text(text.replace('[paper]', '[paper]\nmargn = 0.1'))
+    with pytest.raises(ValueError, match='margn.*margin'): load_settings('paper', path)
+    path.write_text(text.replace('\nmargin = ', '\n# margin = '))
+    with pytest.raises(ValueError, match='lacks margin'): load_settings('paper', path)
 
 
-@pytest.mark.parametrize('edit, said', [
-    (lambda text: text.replace('[mini]\n', '[mini]\nk = 50\n'), r'settings\.ini.*\bk\b'),  # the key twice
-    (lambda text: 'seed = 0\n' + text, r'settings\.ini'),                                # before the first section
-    (lambda text: text.replace('heldout_items = 0.35', 'heldout_items = 35%'), r'settings\.ini|setting heldout_items')], ids=['twice', 'outside', 'percent'])
-def test_malformed_file(tmp_path, edit, said):
-    path = tmp_path/'settings.ini'
-    path.write_text(edit((ROOT/'settings.ini').read_text()))
+@pytest.mark.parametrize('old, new, said', [
+    ('[mini]\n', '[mini]\nk = 50\n', r'settings\.ini.*\bk\b'),
+    ('# settings.ini:', 'seed = 0\n#', r'settings\.ini'),
+    ('heldout_items = 0.35', 'heldout_items = 35%', r'settings\.ini|setting heldout_items'),
+], ids=['a key twice', 'before the first section', 'percent'])
+def test_malformed_file(tmp_path, old, new, said):
+    text, path = (ROOT/'settings.ini').read_text(), tmp_path/'settings.ini'
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
     with pytest.raises(ValueError, match=said): load_settings('mini', path)

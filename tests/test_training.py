@@ -6,7 +6,8 @@ import numpy as np
 
 from conftest import ROOT, environment
 from modit.model import new_model
-from modit.settings import load_arrays, load_settings
+from modit.settings import load_settings
+from modit.store import load_arrays
 
 SCRIPT = """
 import os, sys
@@ -22,9 +23,11 @@ def test_two_processes_train_as_one(tmp_path):
     (tmp_path/'script.py').write_text(SCRIPT)
     where = environment(ROOT) | dict(ACCELERATE_USE_CPU='true', CUDA_VISIBLE_DEVICES='')
     for launcher in ([], ['-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', '2']):
-        run = subprocess.run([sys.executable, *launcher, str(tmp_path/'script.py'), str(tmp_path)], cwd=ROOT, env=where, capture_output=True, text=True)
+        command = [sys.executable, *launcher, str(tmp_path/'script.py'), str(tmp_path)]
+        run = subprocess.run(command, cwd=ROOT, env=where, capture_output=True, text=True)
         assert run.returncode == 0, run.stderr[-3000:]
-    (alone, whole), (first, half), (second, other) = (load_arrays(tmp_path/name) for name in ('alone', '0', '1'))
+    runs = [load_arrays(tmp_path/name) for name in ('alone', '0', '1')]
+    (alone, whole), (first, half), (second, other) = runs
     assert half['losses'] != other['losses'], 'both processes computed the same rows'
     assert np.allclose((np.array(half['losses']) + other['losses'])/2, whole['losses'], atol=1e-5)
     for k, before in new_model(load_settings('smoke')).state_dict().items():

@@ -1,0 +1,190 @@
+"""Every figure of the committed scores, drawn and measured: colours that all readers can tell apart, text
+that can be read at the width of a page, and no label over another."""
+from functools import cache
+from importlib import import_module
+from itertools import combinations
+from unittest.mock import patch
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import Collection
+from matplotlib.colors import to_rgba_array
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.text import Text
+
+from conftest import EXPERIMENTS
+from modit import report
+from modit.notebooks import page_constant
+from modit.page import LEDGER, open_page
+from modit.store import stream
+
+WIDTH = 7.5      # inches that a figure is shown at
+SMALLEST = 7     # points
+OVERLAP = 2      # pixels at 100 dpi by which boxes of text may reach into each other
+OKABE_ITO = ('#000000', '#E69F00', '#56B4E9', '#009E73', '#F0E442', '#0072B2', '#D55E00', '#CC79A7')
+NAMES = [p.stem.partition('_')[2] for p in EXPERIMENTS]
+every_page = pytest.mark.parametrize('name', NAMES)
+
+
+@cache
+def figures(name):
+    "A page's figures, label -> Figure, from its committed scores."
+    p = open_page(name, profile='mini')
+    read = page_constant(name, 'READS') + page_constant(name, 'SCORES')
+    paths = [p.folder/f'{x}.csv' if x in LEDGER else p.folder/'cases'/f'{x}.csv.gz' for x in read]
+    absent = [path.name for path in paths if not path.exists()]
+    if absent: pytest.skip(f'{name}: no {", ".join(absent)} in {p.folder}; run the experiment first')
+    module = import_module(f'modit.experiments.{name}')
+    made = module.plot(p.scores(module), p)
+    plt.close('all')
+    return made
+
+
+# ---- rulers
+def texts_of(figure):
+    "The texts that are drawn, and the renderer that drew them; labels outside of an axis are not."
+    seen, draw = [], Text.draw
+    def spy(self, renderer):
+        if self.get_visible() and self.get_text().strip(): seen.append(self)
+        return draw(self, renderer)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()    # the layout settles
+    with patch.object(Text, 'draw', spy): canvas.draw()
+    return seen, canvas.get_renderer()
+
+
+def box_of(text, renderer):
+    "Corners (4, 2) of a text in pixels, turned as the text is, and smaller by half the allowed overlap."
+    middle = Text.get_window_extent(text, renderer)
+    centre = np.array([middle.x0 + middle.x1, middle.y0 + middle.y1])/2
+    angle = text.get_rotation()
+    text.set_rotation(0)
+    flat = Text.get_window_extent(text, renderer)
+    text.set_rotation(angle)
+    half = np.maximum(np.array([flat.width, flat.height])/2 - OVERLAP/2, .1)
+    c, s = np.cos(np.radians(angle)), np.sin(np.radians(angle))
+    corners = half*np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]])
+    return centre + corners @ np.array([[c, s], [-s, c]])
+
+
+def reach_into(a, b):
+    "Whether two rectangles overlap: no side of either separates them."
+    for corners in (a, b):
+        for side in (corners[1] - corners[0], corners[3] - corners[0]):
+            along_a, along_b = a @ side, b @ side
+            if along_a.max() <= along_b.min() or along_b.max() <= along_a.min(): return False
+    return True
+
+
+def overlapping(figure):
+    "Pairs of texts of which one lies over the other."
+    texts, renderer = texts_of(figure)
+    boxes = [(t.get_text(), box_of(t, renderer)) for t in texts]
+    return [(a, b) for (a, x), (b, y) in combinations(boxes, 2) if reach_into(x, y)]
+
+
+def colours_of(figure):
+    "Colours of all that is visible: lines, marks, patches, collections and text, with their artist."
+    for artist in figure.findobj(lambda a: a.get_visible()):
+        if isinstance(artist, Line2D):
+            found = [artist.get_color()]
+            if artist.get_marker() not in ('None', None, '', ' '):
+                found += [artist.get_markerfacecolor(), artist.get_markeredgecolor()]
+        elif isinstance(artist, Patch | Collection): found = [artist.get_facecolor(), artist.get_edgecolor()]
+        elif isinstance(artist, Text): found = [artist.get_color()]
+        else: continue
+        for colour in found:
+            for rgba in to_rgba_array(colour): yield artist, rgba
+
+
+def is_allowed(rgba):
+    "One of Okabe and Ito's colours or a grey, as it is or mixed with white."
+    r, g, b, alpha = rgba
+    if alpha == 0 or max(r, g, b) - min(r, g, b) < .02: return True
+    for full in to_rgba_array(OKABE_ITO)[:, :3]:
+        share = (1 - rgba[:3]) @ (1 - full)/((1 - full) @ (1 - full))
+        if 0 < share <= 1.01 and np.allclose(1 - rgba[:3], share*(1 - full), atol=.012): return True
+    return False
+
+
+# ---- the rulers measure what they should
+def test_rulers_find_faults():
+    figure, ax = plt.subplots(figsize=(4, 2))
+    ax.plot([0, 1], [0, 1], color='red')
+    ax.text(.5, .5, 'one label')
+    ax.text(.52, .5, 'another label')
+    ax.text(.5, .1, 'unseen', visible=False)
+    ax.text(.5, .1, 'alone')
+    plt.close(figure)
+    assert overlapping(figure) == [('one label', 'another label')]
+    assert {type(artist) for artist, rgba in colours_of(figure) if not is_allowed(rgba)} == {Line2D}
+
+
+def test_turned_labels_may_stand_close():
+    figure, ax = plt.subplots(figsize=(4, 3))
+    ax.set_xticks(range(9), [f'a long label {i}' for i in range(9)], rotation=60, ha='left')
+    plt.close(figure)
+    assert overlapping(figure) == []
+    ax.tick_params(axis='x', rotation=0)
+    assert len(overlapping(figure)) >= 8
+
+
+def test_a_figure_is_the_same_however_often_it_was_drawn(tmp_path):
+    def draw():
+        y = stream(0, 'a figure').normal(size=(2, 20))
+        figure, axes = plt.subplots(1, 2, figsize=(7, 2.5), sharey=True)
+        for ax, line in zip(axes, y, strict=True): ax.plot(1000*line, label='SFT')
+        axes[-1].legend(loc='center left', bbox_to_anchor=(1, .5))
+        plt.close(figure)
+        return figure
+    first, shown = draw(), draw()
+    for _ in range(3): FigureCanvasAgg(shown).draw()
+    shown.draw_without_rendering()
+    for folder, figure in (('a', first), ('b', shown)): report.save_figure(tmp_path/folder, 'fig-x', figure)
+    for kind in ('svg', 'png'):
+        assert (tmp_path/f'a/fig-x.{kind}').read_bytes() == (tmp_path/f'b/fig-x.{kind}').read_bytes()
+
+
+# ---- the figures
+@every_page
+def test_figures_fit_the_page(name):
+    for label, figure in figures(name).items():
+        FigureCanvasAgg(figure).draw()
+        reach = figure.get_tightbbox().width
+        assert figure.get_figwidth() <= WIDTH + 1e-6, f'{label}: {figure.get_figwidth():.2f} in wide'
+        assert reach <= WIDTH + .1, f'{label}: what is drawn reaches over {reach:.2f} in'
+
+
+@every_page
+def test_text_can_be_read(name):
+    for label, figure in figures(name).items():
+        shown = min(1, WIDTH/figure.get_figwidth())
+        small = {t.get_text(): round(t.get_fontsize()*shown, 2) for t in texts_of(figure)[0]}
+        small = {text: size for text, size in small.items() if size < SMALLEST}
+        assert not small, f'{label}: smaller than {SMALLEST} pt: {small}'
+
+
+@every_page
+def test_no_label_lies_over_another(name):
+    for label, figure in figures(name).items():
+        assert not overlapping(figure), f'{label}: {overlapping(figure)}'
+
+
+@every_page
+def test_colours_are_the_palettes(name):
+    for label, figure in figures(name).items():
+        FigureCanvasAgg(figure).draw()
+        odd = {(type(artist).__name__, *np.round(rgba, 2)) for artist, rgba in colours_of(figure)
+               if not is_allowed(rgba)}
+        assert not odd, f'{label}: not of the palette: {odd}'
+
+
+@every_page
+def test_labels_are_for_people(name):
+    codes = {method for method, seen in report.METHODS.items() if seen.label != method and '_' in method}
+    for label, figure in figures(name).items():
+        words = {word for t in texts_of(figure)[0] for word in t.get_text().split()}
+        assert not codes & words, f'{label}: names of the code: {codes & words}'

@@ -1,0 +1,218 @@
+"""How the pages read: the house's limits, each measured on every page."""
+import ast
+import json
+import re
+import statistics
+import subprocess
+import sys
+
+import pytest
+
+from conftest import EXPERIMENTS, LIBRARY, ROOT
+from modit.notebooks import notebook_parameters, page_constant
+from modit.page import LEDGER
+
+PAGES = LIBRARY + EXPERIMENTS
+every_page = pytest.mark.parametrize('page', PAGES, ids=lambda p: p.stem)
+every_experiment = pytest.mark.parametrize('page', EXPERIMENTS, ids=lambda p: p.stem)
+
+# The first parameters of every experiment, in this order; None may stand for the profile's own value.
+PARAMETERS = dict(profile='str', fresh='bool', domains='list[str]', splits='list[str]',
+                  seed='int', cases='int', overrides='dict')
+TRAINERS = {'pretrain', 'continue_pretraining', 'finetune', 'prefer', 'hppo_round', 'fit', 'labelled_pool'}
+LISTS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def cells(page, kind):
+    "Sources of a page's cells of one kind."
+    return [''.join(c['source']) for c in json.loads(page.read_text())['cells'] if c['cell_type'] == kind]
+
+
+def is_exported(cell):
+    return bool(re.search(r'^#\| *export', cell, re.M))
+
+
+def python(cell):
+    "A code cell without its directives and IPython's magics."
+    return re.sub(r'^(#\||[%!]).*$', '', cell, flags=re.M)
+
+
+def exported(page):
+    return [python(c) for c in cells(page, 'code') if is_exported(c)]
+
+
+def code_lines(text):
+    "Lines that are neither blank nor a comment alone."
+    return [line for line in text.splitlines() if line.strip() and not line.strip().startswith('#')]
+
+
+def definitions(cell):
+    "Functions and classes defined at the top of a cell."
+    return [n for n in ast.parse(cell).body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+
+
+def is_helper(node):
+    "One line, or private with a body of at most three."
+    body = node.body[1:] if ast.get_docstring(node) else node.body
+    private = node.name.startswith('_') and body[-1].end_lineno - body[0].lineno < 3
+    return private or node.lineno == node.end_lineno
+
+
+def name_of(page):
+    "What a page's module is called: its file's name without the number."
+    return page.stem.partition('_')[2]
+
+
+# ---- the text of a page
+@every_page
+def test_page_has_a_title_and_a_size_to_read(page):
+    cells = json.loads(page.read_text())['cells']
+    assert cells[0]['cell_type'] == 'markdown' and ''.join(cells[0]['source']).startswith('# ')
+    for cell in cells:
+        for output in cell.get('outputs', ()):
+            pictures = [k for k in output.get('data', {}) if k.startswith('image/')]
+            for kind in pictures: del output['data'][kind]
+    size = len(json.dumps(cells))
+    assert size <= 300_000, f'{size} bytes of text and code; a page has at most 300 KB, pictures apart'
+
+
+@pytest.mark.parametrize('page', LIBRARY, ids=lambda p: p.stem)
+def test_library_page_says_what_it_is_about(page):
+    assert re.search(r'^> \w', cells(page, 'markdown')[0], re.M), 'a line that begins with > sums the page up'
+
+
+@every_page
+def test_page_has_at_most_sixty_cells(page):
+    assert len(json.loads(page.read_text())['cells']) <= 60, 'a page of more than 60 cells is two pages'
+
+
+@every_page
+def test_prose_keeps_up_with_code(page):
+    code, prose = sum(bool(code_lines(c)) for c in cells(page, 'code')), len(cells(page, 'markdown'))
+    assert 2*prose >= code, f'{prose} cells of prose for {code} of code; write at least one for two'
+
+
+@every_page
+def test_lines_fit(page):
+    wide = [line for cell in cells(page, 'code') for line in cell.splitlines() if len(line) > 110]
+    assert not wide, f'lines of more than 110 columns: {wide}'
+
+
+def test_lines_of_tests_and_graph_fit():
+    files = [*ROOT.glob('tests/*.py'), ROOT/'Snakefile']
+    wide = [f'{p.name}: {line}' for p in files for line in p.read_text().splitlines() if len(line) > 110]
+    assert not wide, f'lines of more than 110 columns: {wide}'
+
+
+# ---- exported cells
+def test_exported_cells_are_small():
+    sizes = sorted(len(code_lines(c)) for page in PAGES for c in exported(page))
+    median, ninth = statistics.median(sizes), statistics.quantiles(sizes, n=10)[-1]
+    assert median <= 10 and ninth <= 22, f'exported cells: median {median} lines, nine in ten up to {ninth}'
+
+
+@every_page
+def test_no_exported_cell_is_long(page):
+    long = [c for c in exported(page) if len(code_lines(c)) > 45]
+    long = [c for c in long if 'class Settings:' not in c]  # one line a setting
+    assert not long, f'exported cells of more than 45 lines: {[code_lines(c)[0] for c in long]}'
+
+
+@every_page
+def test_one_public_definition_a_cell(page):
+    found = [[n.name for n in definitions(c) if not is_helper(n)] for c in exported(page)]
+    crowded = [names for names in found if len(names) > 1]
+    assert not crowded, f'cells with several definitions: {crowded}'
+
+
+@every_page
+def test_no_comprehension_in_a_comprehension(page):
+    nested = []
+    for cell in cells(page, 'code'):
+        for outer in ast.walk(ast.parse(python(cell))):
+            inner = [n for n in ast.walk(outer) if isinstance(n, LISTS) and n is not outer]
+            if isinstance(outer, LISTS) and inner: nested.append(ast.unparse(outer))
+    assert not nested, f'give the inner one a line and a name of its own: {nested}'
+
+
+def untold(cell):
+    "Parameters of a cell's public functions without a line and a comment of their own."
+    lines = cell.splitlines()
+    for node in definitions(cell):
+        if isinstance(node, ast.ClassDef) or node.name.startswith('_') or is_helper(node): continue
+        given = [a for a in (*node.args.args, *node.args.kwonlyargs) if a.arg not in ('self', 'cls')]
+        yield from (f'{node.name}({a.arg})' for a in given if '#' not in lines[a.lineno - 1])
+
+
+@every_page
+def test_parameters_are_told_line_by_line(page):
+    found = [name for cell in exported(page) for name in untold(cell)]
+    assert not found, f'each parameter has a line of its own and says what it is behind a #: {found}'
+
+
+@every_page
+def test_docstrings_are_one_line(page):
+    nodes = [n for cell in exported(page) for n in definitions(cell) if not is_helper(n) and n.name[0] != '_']
+    bad = [n.name for n in nodes if not ast.get_docstring(n) or '\n' in ast.get_docstring(n)]
+    assert not bad, f'a docstring is one line: {bad}'
+
+
+@every_page
+def test_imports_come_from_lower_numbers(page):
+    number = {name_of(p): p.stem[:3] for p in LIBRARY}
+    for node in [n for cell in exported(page) for n in ast.walk(ast.parse(cell))]:
+        if not isinstance(node, ast.ImportFrom): continue
+        parts = (node.module or '').split('.')
+        if parts[0] != 'modit': continue
+        assert '*' not in [a.name for a in node.names]
+        assert parts[1:2] != ['experiments'], 'experiments are imported by nobody'
+        modules = parts[1:2] or [a.name for a in node.names]
+        later = [m for m in modules if number.get(m, '000') >= page.stem[:3]]
+        assert page in EXPERIMENTS or not later, f'{page.stem} imports {later}, which come later'
+
+
+def test_the_linter_is_content():
+    command = [sys.executable, '-m', 'ruff', 'check', '--no-cache', '--output-format', 'concise']
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr
+
+
+# ---- experiments
+@every_experiment
+def test_experiment_keeps_its_skeleton(page):
+    functions = {n.name: [a.arg for a in n.args.args] for c in exported(page) for n in definitions(c)
+                 if isinstance(n, ast.FunctionDef)}
+    wanted = dict(run=['p'], table=['scores', 'p'], plot=['scores', 'p'], claims=['scores', 'p'])
+    assert {k: functions.get(k) for k in wanted} == wanted
+    for constant in ('READS', 'SCORES'):
+        names = page_constant(page.stem, constant)
+        assert isinstance(names, tuple) and all(isinstance(n, str) for n in names)
+
+
+@every_experiment
+def test_experiment_keeps_its_parameters(page):
+    found = notebook_parameters(page)
+    kinds = {name: kind.removesuffix(' | None') for name, (kind, _) in found.items()}
+    assert list(kinds.items())[:len(PARAMETERS)] == list(PARAMETERS.items())
+    assert found['profile'][1] == 'mini' and found['fresh'][1] is False
+
+
+@every_experiment
+def test_experiment_opens_its_own_page(page):
+    opened = re.findall(r"open_page\('([^']+)', globals\(\)\)", '\n'.join(cells(page, 'code')))
+    assert opened == [page.stem]
+
+
+@every_experiment
+def test_no_experiment_trains(page):
+    used = {n.id for c in exported(page) for n in ast.walk(ast.parse(c)) if isinstance(n, ast.Name)}
+    assert not used & TRAINERS, f'take it from the store, under settings of its own: {used & TRAINERS}'
+
+
+def test_every_score_file_has_one_page():
+    owners = [name for p in EXPERIMENTS for name in page_constant(p.stem, 'SCORES')]
+    assert len(owners) == len(set(owners)), 'two pages write the same scores'
+    read = {name for p in EXPERIMENTS for name in page_constant(p.stem, 'READS')}
+    assert read <= {*owners, *LEDGER}, f'nobody writes {read - {*owners, *LEDGER}}'
+    committed = {p.name.removesuffix('.csv.gz') for p in (ROOT/'figures'/'mini'/'cases').glob('*.csv.gz')}
+    assert committed == set(owners), committed ^ set(owners)

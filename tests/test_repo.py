@@ -139,18 +139,19 @@ def test_no_stage_reads_what_names_only_the_run():
     assert not [name for name, stage in pipeline.STAGES.items() if set(stage.reads) & set(pipeline.UNKEYED)]
 
 
-KEYS = """
-import json
-from modit.pipeline import STAGES, stage_key
-from modit.settings import load_settings
-s = load_settings('smoke')
-print(json.dumps({name: stage_key(s, name, None if STAGES[name].shared else 'D1') for name in STAGES}))
-"""
-
-
-def stage_keys(copy):
-    "The key of every stage, as a copy of the repository has it."
-    return json.loads(run_python(KEYS, copy))
+@pytest.fixture
+def stage_keys(tmp_path, monkeypatch):
+    "The key of every stage, and the folder of a copy of the modules that keys are made from."
+    copy = copy_repository(tmp_path/'modit')/'modit'
+    memory = [f for f in vars(pipeline).values() if hasattr(f, 'cache_clear')]
+    monkeypatch.setattr(pipeline, 'module_file', lambda name: copy/f'{name}.py')
+    s = load_settings('smoke')
+    def keys():
+        for function in memory: function.cache_clear()
+        domains = {name: None if stage.shared else 'D1' for name, stage in pipeline.STAGES.items()}
+        return {name: pipeline.stage_key(s, name, domain) for name, domain in domains.items()}
+    yield keys, copy
+    for function in memory: function.cache_clear()
 
 
 def change_words(path):
@@ -163,21 +164,22 @@ def change_words(path):
     path.write_text(f'# another comment\n{text}\n')
 
 
-def test_a_key_sees_what_code_does_and_not_its_words(tmp_path):
-    copy = copy_repository(tmp_path/'modit')
-    before = stage_keys(copy)
-    for name in ('sphere', 'flow', 'training', 'hppo'): change_words(copy/'modit'/f'{name}.py')
-    assert 'Indeed.' in (copy/'modit'/'hppo.py').read_text()
-    assert stage_keys(copy) == before, 'a comment or a docstring would train models again'
-    path = copy/'modit'/'pairs.py'
+def test_a_key_sees_what_code_does_and_not_its_words(stage_keys):
+    keys, copy = stage_keys
+    before = keys()
+    for name in ('sphere', 'flow', 'training', 'hppo'): change_words(copy/f'{name}.py')
+    assert 'Indeed.' in (copy/'hppo.py').read_text()
+    assert keys() == before, 'a comment or a docstring would train models again'
+    path = copy/'pairs.py'
     path.write_text(path.read_text() + '\nANOTHER = 1\n')
-    after = stage_keys(copy)
+    after = keys()
     changed = {name for name in before if after[name] != before[name]}
     assert {'pareto', 'adaptive'} <= changed and not changed & {'corpus', 'pretrained', 'cpt', 'sft'}
 
 
 def test_the_store_can_lie_elsewhere(tmp_path, monkeypatch):
     s = load_settings('smoke')
+    monkeypatch.delenv('MODIT_RUNS', raising=False)
     assert runs_dir() == ROOT/'runs'
     monkeypatch.setenv('MODIT_RUNS', str(tmp_path))
     places = (runs_dir(), pipeline.stage_path(s, 'cpt'), executed_path('smoke', EXPERIMENTS[0].stem),

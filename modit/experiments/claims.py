@@ -95,7 +95,7 @@ def draw_head(
     holds, noise, fails = legend_of(*VERDICTS.values())
     circle = legend_of('hppo')[0]
     circle.set_markeredgecolor(VERDICTS['holds'].colour)
-    labels = [*VERDICTS, 'every cell holds, the rest fails']
+    labels = [*VERDICTS, 'its cells hold, its other part fails']
     ax.legend([holds, noise, fails, (circle, fails)], labels, ncols=2, loc='lower left',
               bbox_to_anchor=(len(columns_of(p)) - .6, -.4), bbox_transform=ax.transData)
 

@@ -88,15 +88,18 @@ def _run(a):
 
 # %% ../nbs/270_command.ipynb #c021
 def _main(a):
+    load_settings(a.profile)
     from modit.graph import run_graph
     run_graph(a.target, a.profile, a.workflow, a.dry_run)
 
 def _sweep(a):
+    load_settings(a.profile)
     grid = read_grid(a.grid)
     from modit.sweep import sweep
     sweep(a.name, grid, a.profile, a.workflow, a.dry_run)
 
 def _figures(a):
+    load_settings(a.profile)
     from modit.graph import redraw
     redraw(a.profile)
 

@@ -52,7 +52,9 @@ def _unit_sums(values, clusters):
 # %% ../nbs/190_stats.ipynb #c014
 def _ratio(sums, sizes, counts):
     "Weighted means (B, c); NaN where a resample holds no scored case."
-    total, size = (counts @ x.astype(np.float32) for x in (sums, sizes))
+    total, sizes = counts @ sums.astype(np.float32), sizes.astype(np.float32)
+    alike = (sizes == sizes[0]).all() # then every resample has as many cases as the sample
+    size = np.broadcast_to(sizes.sum(0), total.shape) if alike else counts @ sizes
     return np.divide(total, size, out=np.full(total.shape, np.nan, np.float32), where=size > 0)
 
 # %% ../nbs/190_stats.ipynb #c017

@@ -33,7 +33,7 @@ def paired(
     return both.set_axis(['a', 'b'], axis=1).reset_index()
 
 # %% ../nbs/210_verdicts.ipynb #c010
-@lru_cache(16)
+@lru_cache(48)
 def shared_counts(
     seed:int,      # of the settings
     kind:str,      # case or pattern
@@ -129,7 +129,9 @@ def power(
     points = dict(half_width=half, difference=rows.estimate, paper=effect)
     points = {name: (100*x).round(2) for name, x in points.items()}
     enough = np.where(np.isnan(effect), '', np.where(seen, 'yes', 'no'))
-    return rows[['a', 'b', 'domain', 'split', 'units']].assign(**points, enough=enough)
+    table = rows[['domain', 'split', 'units']].assign(**points, enough=enough)
+    table.insert(0, 'contrast', [_difference(r) for r in rows.itertuples()])
+    return table
 
 # %% ../nbs/210_verdicts.ipynb #c029
 def _word(verdicts, needed):

@@ -110,7 +110,7 @@ def draw_differences(
     ax.set(xticks=range(len(p.domains)), xticklabels=p.domains)
 
 # %% ../../nbs/experiments/420_targets.ipynb #c029
-SHOWN = dict(attr='Attr', cond='Cond', joint='Joint')
+SHOWN = dict(attr='Attr', same='Same', joint='Joint')
 
 def plot(
     scores, # of `run`

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from .ordering import training_cases
-from .pretrain import continuation_loss, continuation_rows
+from .pretrain import continuation_loss, continuation_rows, later_dropout
 from .store import stream
 from .training import fit
 
@@ -45,6 +45,6 @@ def continue_pretraining(
     def batch(step):
         drawn = pool[step*s.batch:(step + 1)*s.batch]
         items = np.stack([corpora[i].items[cases[i].sequence[row]] for i, row in drawn])
-        return continuation_rows(items, s, stream(s.seed, 'cpt', step))
+        return continuation_rows(items, s, stream(s.seed, 'cpt', step), later_dropout(s))
     loss, steps = partial(continuation_loss, jacobi=s.jacobi), max(1, len(pool)//s.batch)
     return model, fit(model, loss, batch, steps, s.cpt_lr, s, s.cpt_micro_batch, folder, 'cpt')

@@ -19,7 +19,7 @@ from fastcore.basics import patch
 
 from .candidates import fan_candidates, label_pool, probe_candidates, static_candidates
 from .evaluation import sample_cases, score_cases, serve
-from .flow import flow_loss, sample_time
+from .flow import flow_loss, guide_of, guided_by, sample_time
 from .ordering import centroid, training_cases
 from .pairs import margin_pairs, pareto_filter
 from .rewards import relabelled
@@ -35,6 +35,7 @@ def implicit_scores(
     t,       # (B, D) shared times
     noise,   # (B, D, d) shared noise
     jacobi='endpoint', # Jacobi weight
+    scale=1., # guidance scale of the velocity that is scored
 ) -> torch.Tensor: # (B, c) scores, mean over the draws
     "Negative flow-matching loss of every candidate in one packed pass (s_theta, sec. HPPO)."
     B, c = targets.shape[:2]
@@ -42,7 +43,7 @@ def implicit_scores(
     place = torch.full((c*D,), prefix.shape[1], device=prefix.device)
     def shared(draws): return draws[:, None].expand(B, c, *draws.shape[1:]).flatten(1, 2)
     repeated = targets.repeat_interleave(D, 1)
-    loss = flow_loss(model, prefix, repeated, place, shared(t), shared(noise), jacobi)
+    loss = flow_loss(model, prefix, repeated, place, shared(t), shared(noise), jacobi, scale=scale)
     return -loss.view(B, c, D).mean(2)
 
 # %% ../nbs/180_hppo.ipynb #c010
@@ -60,10 +61,10 @@ def preference_loss(
     model,     # the policy
     reference, # frozen SFT model
     rows:dict, # prefix, targets (candidates, then the tail centroid), winner, losers, t, noise
-    s,         # Settings: beta, tail_weight, jacobi
+    s,         # Settings: beta, tail_weight, jacobi, score_scale
 ) -> torch.Tensor: # scalar
     "Mean preference loss over pairs plus the weighted tail term (full objective, sec. HPPO)."
-    draws = rows['t'], rows['noise'], s.jacobi
+    draws = rows['t'], rows['noise'], s.jacobi, s.score_scale
     scores = implicit_scores(model, rows['prefix'], rows['targets'], *draws)
     with torch.no_grad():
         fixed = implicit_scores(reference, rows['prefix'], rows['targets'][:, :-1], *draws)
@@ -236,6 +237,11 @@ def record(
     self.checkpoints.append(copy.deepcopy(policy))
 
 # %% ../nbs/180_hppo.ipynb #c044
+def _learner(start, sft, s):
+    "A copy to be trained; where the score is guided, SFT's own unconditional velocity stays in it."
+    policy = copy.deepcopy(start)
+    return policy if s.score_scale == 1 else guided_by(policy, guide_of(sft))
+
 def single_round(
     sft,     # the SFT model, left as it is
     corpus,  # Corpus
@@ -244,7 +250,7 @@ def single_round(
     variant, # Variant: steps names the saved checkpoints
 ) -> Run:
     "One round, validated at each saved checkpoint (off-policy variant)."
-    policy, run, saved = copy.deepcopy(sft), Run(), looked_up(s, variant.steps)
+    policy, run, saved = _learner(sft, sft, s), Run(), looked_up(s, variant.steps)
     def on_step(step, model):
         if step in saved: run.record(model, corpus, s, round=1, step=step)
     pool = seen_by(variant, pool, corpus, s)
@@ -280,7 +286,7 @@ def resumed(
     run = Run()
     files = sorted(Path(folder).glob('round-*.safetensors')) if folder else []
     for path in files:
-        policy = copy.deepcopy(sft)
+        policy = _learner(sft, sft, s)
         run.history.append(load_checkpoint(path, policy)['row'])
         run.checkpoints.append(policy)
     if not files:
@@ -307,7 +313,7 @@ def iterate(
     steps = variant.stretch*looked_up(s, variant.steps)
     for number in range(len(run.history), looked_up(s, variant.rounds) + 1):
         if variant.stop and run.best < number - 1: break # the round before did not improve
-        policy = copy.deepcopy(run.checkpoints[-1])
+        policy = _learner(run.checkpoints[-1], sft, s)
         if number > 1: pool = next_pool(policy, corpus, s, first, variant, number)
         seen = seen_by(variant, pool, corpus, s)
         facts = hppo_round(policy, sft, corpus, seen, s, variant, number, steps)

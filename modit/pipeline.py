@@ -26,6 +26,7 @@ from accelerate import Accelerator
 import modit
 from .candidates import Pool
 from .cpt import continue_pretraining
+from .flow import guide_of, guided_by
 from .hppo import VARIANTS, labelled_pool, prefer
 from .model import new_model
 from .ordering import Corpus, prepare_corpus
@@ -130,7 +131,13 @@ def get_model(
         rows = len(load_arrays(path)[1]['history'])
         path = numbered(path, range(rows)[checkpoint])
     load_checkpoint(path, model)
-    return model
+    return _guided(model, s, stage, domain)
+
+def _guided(model, s, stage, domain, other=None):
+    "The model with its guide: SFT's where the score is guided, the pretrained model's where that is frozen."
+    if stage in VARIANTS and s.score_scale != 1: other = guide_of(get_model(s, 'sft', domain))
+    elif stage != 'pretrained' and s.guidance_branch == 'frozen': other = get_model(s, 'pretrained')
+    return guided_by(model, other)
 
 # %% ../nbs/220_pipeline.ipynb #c022
 def make_domain_file(s, stage, domain, path): save_domain(make_domain(make_world(s), domain, s), path)
@@ -208,17 +215,18 @@ SEQUENCES = ('seq_len', 'prefix_len', 'order', 'normal_share')
 SAMPLER = ('ode_steps', 'sampler')
 FAN = ('guidance_scales', *SAMPLER, 'k')
 POOL = ('hppo_cases', 'tail_depths', *SEQUENCES, *FAN)
-ROUND = (*FIT, 'margin', 'beta', 'tail_weight', 'jacobi', 'hppo_lr', 'hppo_batch', 'hppo_draws')
+ROUND = (*FIT, 'margin', 'beta', 'tail_weight', 'jacobi', 'hppo_lr', 'hppo_batch', 'hppo_draws',
+         'guidance_branch', 'score_scale')
 VALIDATE = ('valid_cases', 'auc_cases', 'density_cases', 'full_cases', 'prefix_len', 'guidance_scale',
             *SAMPLER, 'k')
 CORPUS = ('seed', 'clusters', 'heldout_clusters', 'valid_clusters', 'heldout_items', 'valid_patterns', 'k',
           'index', 'label_block', 'anchors', 'ridge_alpha', 'seq_len')
 PRETRAIN = (*MODEL, *FIT, 'super_patterns', 'batch', 'condition_dropout', 'session_hop', 'pretrain_steps',
             'pretrain_lr', 'pretrain_micro_batch', 'pretrain_jacobi')
-CPT = (*MODEL, *FIT, *SEQUENCES, 'batch', 'condition_dropout', 'jacobi', 'train_rows', 'repetition',
-       'cpt_epochs', 'cpt_lr', 'cpt_micro_batch')
-SFT = (*MODEL, *FIT, *SEQUENCES, 'batch', 'condition_dropout', 'jacobi', 'train_rows', 'sft_epochs', 'sft_lr',
-       'sft_micro_batch', 'sft_draws', 'sft_depth')
+CPT = (*MODEL, *FIT, *SEQUENCES, 'batch', 'condition_dropout', 'guidance_branch', 'jacobi', 'train_rows',
+       'repetition', 'cpt_epochs', 'cpt_lr', 'cpt_micro_batch')
+SFT = (*MODEL, *FIT, *SEQUENCES, 'batch', 'condition_dropout', 'guidance_branch', 'jacobi', 'train_rows',
+       'sft_epochs', 'sft_lr', 'sft_micro_batch', 'sft_draws', 'sft_depth')
 
 # %% ../nbs/220_pipeline.ipynb #c033
 def preference_reads(
@@ -240,7 +248,7 @@ STAGES = dict(
     sft=Stage(make_sft, ('cpt', 'corpus'), SFT, 'sft'),
     cpt_single=Stage(make_cpt, ('pretrained', 'corpus'), CPT, 'cpt'),
     sft_single=Stage(make_sft, ('cpt_single', 'corpus'), SFT, 'sft'),
-    pool=Stage(make_pool, ('sft', 'corpus'), (*MODEL, 'preference_run', *POOL), 'hppo'),
+    pool=Stage(make_pool, ('sft', 'corpus'), (*MODEL, 'preference_run', 'guidance_branch', *POOL), 'hppo'),
     **PREFERENCE)
 UNKEYED = ('profile', 'domains', 'checkpoint_every')
 

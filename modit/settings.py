@@ -65,6 +65,7 @@ class Settings:
     jacobi: str
     sampler: str
     ode_steps: int
+    guidance_branch: str
     guidance_scale: float
     guidance_scales: tuple[float, ...]
     # training
@@ -99,6 +100,7 @@ class Settings:
     hppo_steps: int
     hppo_batch: int
     hppo_draws: int
+    score_scale: float
     preference_run: int
     off_policy_steps: tuple[int, ...]
     valid_cases: int
@@ -158,7 +160,8 @@ def read_profiles(
 # %% ../nbs/000_settings.ipynb #c026
 SHARES = ('normal_share', 'heldout_items', 'valid_patterns', 'session_hop', 'condition_dropout',
           'warmup_ratio', 'min_lr_ratio')
-ABOVE_ZERO = ('grad_clip', 'pretrain_lr', 'cpt_lr', 'sft_lr', 'hppo_lr', 'beta')
+ABOVE_ZERO = ('grad_clip', 'pretrain_lr', 'cpt_lr', 'sft_lr', 'hppo_lr', 'beta',
+              'score_scale')
 NOT_NEGATIVE = ('seed', 'valid_clusters', 'guidance_scale', 'guidance_scales', 'ridge_alpha', 'weight_decay',
                 'margin', 'tolerance', 'tail_weight', 'sft_depth', 'preference_run')
 
@@ -190,7 +193,8 @@ CHOICES = dict(index=('flat', 'hnsw', 'ivf'),
                order=('ascending', 'random', 'descending'),
                jacobi=('endpoint', 'anisotropic', 'reverse', 'none'),
                pretrain_jacobi=('endpoint', 'anisotropic', 'reverse', 'none'),
-               sampler=('euler', 'expmap'))
+               sampler=('euler', 'expmap'),
+               guidance_branch=('every', 'pretraining', 'frozen'))
 
 # %% ../nbs/000_settings.ipynb #c035
 def check_words(
@@ -246,10 +250,10 @@ _KINDS = {f.name: f.type for f in fields(Settings) if f.name != 'profile'}
 
 def _refuse_unknown(keys):
     "`ValueError` for the first key that is no setting."
-    for key in keys:
+    for key in (k for k in keys if k not in _KINDS):
         near = difflib.get_close_matches(key, _KINDS, 3)
         hint = f'; did you mean {" or ".join(near)}?' if near else ''
-        require(key in _KINDS, f'unknown setting {key!r}{hint}')
+        raise ValueError(f'unknown setting {key!r}{hint}')
 
 # %% ../nbs/000_settings.ipynb #c049
 def load_settings(

@@ -14,6 +14,7 @@ import torch
 
 from .flow import flow_loss, sample_time
 from .ordering import centroid, training_cases
+from .pretrain import later_dropout
 from .sphere import sample_sphere
 from .store import stream
 from .training import fit
@@ -32,12 +33,12 @@ def sft_targets(
 def sft_rows(
     prefix, # (B, m, d) seeds
     target, # (B, d) unit targets
-    s,      # Settings: sft_draws, condition_dropout
+    s,      # Settings: sft_draws, condition_dropout, guidance_branch
     rng,    # NumPy generator of this step
 ) -> dict:  # prefix (B, m, d), target (B, d), t (B, D), noise (B, D, d), visible (B, D) bool
     "A batch of seeds and targets with its draws of dropout, time and noise."
     B, D = len(prefix), s.sft_draws
-    visible = torch.from_numpy(rng.random((B, D)) >= s.condition_dropout)
+    visible = torch.from_numpy(rng.random((B, D)) >= later_dropout(s))
     t = sample_time(rng, (B, D))
     noise = sample_sphere(rng, (B, D, target.shape[1]))
     prefix, target = torch.from_numpy(prefix), torch.from_numpy(target)

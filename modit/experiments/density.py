@@ -132,8 +132,8 @@ def auc_interval(
     "Bootstrap interval of AUC20/80 over the anchors of the lowest and of the highest fifth of the cell."
     rng, (low, high) = stream(s.seed, 'bootstrap', 'density'), np.quantile(cell.density, [.2, .8])
     top, bottom = cell.predicted[cell.density >= high].values, cell.predicted[cell.density <= low].values
-    drawn = ([rng.choice(fifth, len(fifth)) for fifth in (top, bottom)] for _ in range(resamples))
-    return np.quantile([share_above(*both) for both in drawn], [.025, .975])
+    def drawn(): return share_above(*(rng.choice(fifth, len(fifth)) for fifth in (top, bottom)))
+    return np.quantile([drawn() for _ in range(resamples)], [.025, .975])
 
 # %% ../../nbs/experiments/310_density.ipynb #c031
 def strict_cells(

@@ -14,7 +14,7 @@ from ..evaluation import CASE_COLUMNS, protocol_counts, sample_cases, score_case
 from ..pipeline import get_corpus, get_model
 from ..report import Table, best_variants, by_method, legend_of, look, whisker
 from ..settings import require
-from ..stats import cluster_bootstrap, paired_bootstrap
+from ..stats import cluster_interval, paired_bootstrap
 from ..verdicts import contrast, judge, threshold_claim
 
 # %% ../../nbs/experiments/370_best_of_n.ipynb #c007
@@ -129,7 +129,7 @@ def relative_gain(
     top, served = (ordered[ordered.method == m].joint.values for m in ('hppo_oracle', 'hppo_single'))
     patterns = ordered[ordered.method == 'hppo_single'].pattern.values
     if cell.split.iloc[0] == 'item': i = paired_bootstrap(top, served, resamples=s.resamples)
-    else: i = cluster_bootstrap(top, served, patterns, resamples=s.resamples)
+    else: i = cluster_interval(top, served, patterns)
     return {k: getattr(i, k)/served.mean() for k in ('estimate', 'low', 'high')} | dict(n=i.n)
 
 # %% ../../nbs/experiments/370_best_of_n.ipynb #c026

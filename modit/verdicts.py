@@ -33,7 +33,7 @@ def paired(
     return both.set_axis(['a', 'b'], axis=1).reset_index()
 
 # %% ../nbs/210_verdicts.ipynb #c010
-@lru_cache(32)
+@lru_cache(16)
 def shared_counts(
     seed:int,      # of the settings
     domain:str,    # of the cell

@@ -144,7 +144,7 @@ def cluster_interval(
     values, clusters = _contrast(a, b)[0][:, 0], np.asarray(clusters)
     kept = ~np.isnan(values)
     values, (unit, group) = values[kept], np.unique(clusters[kept], return_inverse=True)
-    if len(unit) < 2: raise ValueError(f'{len(unit)} patterns cannot tell how patterns differ; hold out two or more')
+    if len(unit) < 2: raise ValueError(f'{len(unit)} patterns cannot tell how they differ; hold out more')
     mean, units = values.mean(), len(unit)
     error = np.sqrt(units/(units - 1)*np.square(np.bincount(group, values - mean)).sum())/len(values)
     half, p = t.ppf((1 + level)/2, units - 1)*error, 2*t.sf(abs(mean)/error, units - 1) if error else 1.

@@ -7,6 +7,7 @@ __all__ = ['READS', 'SCORES', 'MINE', 'METRICS', 'APPENDIX', 'VARIANT_ROWS', 'ST
            'ladder_claims', 'filter_claims', 'margin_share', 'claims']
 
 # %% ../../nbs/experiments/320_main.ipynb #c004
+from functools import lru_cache
 from itertools import pairwise
 
 import matplotlib.pyplot as plt
@@ -18,7 +19,7 @@ from ..evaluation import average_pool
 from ..hppo import VARIANTS
 from ..pipeline import get_corpus, get_history, get_losses, get_model
 from ..report import GREY, LIGHT, Look, Table, best_variants, by_method, legend_of, look, ring, with_hppo
-from ..stats import paired_bootstrap
+from ..stats import paired_bootstrap, resample_counts
 from ..store import stream
 from ..verdicts import and_also, contrast, judge, threshold_claim, weakest_in_each_cell
 
@@ -96,6 +97,9 @@ def variant_caption(
     return ', '.join(f'{v} on {d}' for d, v in best.items())
 
 # %% ../../nbs/experiments/320_main.ipynb #c026
+@lru_cache(8) # the methods of a cell share its resamples
+def _drawn(rng_words, n, resamples): return resample_counts(n, resamples, stream(*rng_words))
+
 def marginal(
     cases,      # per-case scores
     method:str, # of them
@@ -104,8 +108,8 @@ def marginal(
     "Mean Joint of one method in every cell, with its interval over cases."
     rows, answered = [], cases[cases.method == method].dropna(subset='joint')
     for (d, split), cell in answered.groupby(['domain', 'split']):
-        rng = stream(s.seed, 'marginal', d, split)
-        i = paired_bootstrap(cell.joint.values, resamples=s.resamples, rng=rng)
+        counts = _drawn((s.seed, 'marginal', d, split), len(cell), s.resamples)
+        i = paired_bootstrap(cell.joint.values, counts=counts)
         rows.append(dict(domain=d, split=split, estimate=i.estimate, low=i.low, high=i.high, n=i.n))
     return pd.DataFrame(rows)
 

@@ -34,7 +34,7 @@ figures: $(STAMP)  ## redraw tables and figures from the committed scores; train
 check: $(STAMP)    ## before a commit, within a minute: export, style, contracts, and the pages that changed
 	@$(BIN)/python -m pytest -m 'not slow' --changed tests/test_repo.py tests/test_style.py tests/test_notebooks.py
 
-test: $(STAMP)     ## run all tests, whole runs and kills included (some ten minutes)
+test: $(STAMP)     ## run all tests, whole runs and kills included (about a quarter of an hour)
 	@$(BIN)/python -m pytest
 
 hooks: $(STAMP)    ## let git clean, export and lint at every commit, and merge notebooks cell by cell

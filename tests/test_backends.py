@@ -1,0 +1,281 @@
+"""Every index behind one method: a suite that all kinds pass, faults of files and servers, the audit."""
+import os
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+from conftest import ROOT, environment
+from modit import engines, milvus
+from modit.audit import audit, audit_labels, refuse_labels, winner_changed
+from modit.candidates import label_pool
+from modit.milvus import MilvusIndex
+from modit.ordering import Corpus, prepare_corpus, training_cases
+from modit.retrieval import VectorIndex, search
+from modit.settings import load_settings
+from modit.sphere import normalize
+from modit.store import stream
+from modit.synth import make_domain, make_world
+
+lacking = [name for name in ('pymilvus', 'milvus_lite', 'pyarrow') if find_spec(name) is None]
+needs_milvus = pytest.mark.skipif(bool(lacking), reason=f'modit[milvus] lacks {", ".join(lacking)}')
+KINDS = ('flat', 'hnsw', 'ivf', 'ivf_disk', pytest.param('milvus', marks=needs_milvus))
+
+
+def grouped(n, d, groups, rng):
+    "Unit items around some centres, as embeddings lie."
+    centres = normalize(rng.normal(size=(groups, d)))
+    spread = normalize(rng.normal(size=(n, d)))
+    return normalize(centres[rng.integers(groups, size=n)] + .8*spread).astype(np.float32)
+
+
+ITEMS = grouped(3000, 24, 12, stream(0, 'backends'))
+ITEMS[100:103] = ITEMS[7]   # four equal items
+PICK = stream(0, 'backends picks').integers(3000, size=(70, 6))
+QUERIES = normalize(ITEMS[PICK].mean(1) + .3*ITEMS[0]).astype(np.float32)   # off the data, as generated
+
+
+@pytest.fixture(scope='module')
+def indexes(tmp_path_factory):
+    "Each kind of index, made once, in a store of its own."
+    folder, made = tmp_path_factory.mktemp('runs'), {}
+    usual = {name: os.environ.get(name) for name in ('MODIT_RUNS', 'MODIT_MILVUS')}
+    os.environ['MODIT_RUNS'] = str(folder)
+    os.environ.pop('MODIT_MILVUS', None)
+    def index(kind):
+        if kind not in made: made[kind] = VectorIndex(ITEMS, kind, block=32)
+        return made[kind]
+    yield index
+    for name, value in usual.items():
+        os.environ.pop(name, None)
+        if value is not None: os.environ[name] = value
+    if 'milvus' in made: made['milvus'].index.client.close()
+
+
+# ---- what every kind must do
+@pytest.mark.parametrize('kind', KINDS)
+def test_finds_the_nearest_items(indexes, kind):
+    scores, ids = indexes(kind).search(QUERIES, 20)
+    brute = QUERIES.astype(np.float64) @ ITEMS.T.astype(np.float64)
+    exact = np.argsort(-brute, axis=1, kind='stable')[:, :20]
+    shared = (ids[:, :, None] == exact[:, None]).any(2)
+    assert ids.shape == scores.shape == (70, 20) and shared.mean() >= (1 if kind == 'flat' else .99)
+    assert np.array_equal(scores, np.take_along_axis(brute, ids, 1).astype(np.float32)), 'scores are exact'
+    assert (np.diff(scores, axis=1) <= 0).all() and all(len(set(row)) == 20 for row in ids)
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_equal_items_come_by_their_ids(indexes, kind):
+    assert indexes(kind).search(ITEMS[7:8], 4)[1].tolist() == [[7, 100, 101, 102]]
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_an_answer_does_not_depend_on_company(indexes, kind):
+    scores, ids = indexes(kind).search(QUERIES[:40], 10)
+    order = stream(0, 'company').permutation(40)
+    mixed = indexes(kind).search(QUERIES[:40][order], 10)
+    assert np.array_equal(mixed[0], scores[order]) and np.array_equal(mixed[1], ids[order])
+    assert np.array_equal(indexes(kind).search(QUERIES[3:4], 10)[1], ids[3:4])
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_own_items_stay_out_and_bad_input_is_refused(indexes, kind):
+    index = indexes(kind)
+    own = index.search(QUERIES[:5], 3)[1]
+    found = search(index, QUERIES[:5], 8, own)
+    assert not (found[:, :, None] == own[:, None]).any() and found.shape == (5, 8)
+    assert index.search(QUERIES[:0], 5)[1].shape == (0, 5)
+    with pytest.raises(ValueError, match='pool of 3000'): index.search(QUERIES, 3001)
+    with pytest.raises(ValueError, match='dimension 8, expected 24'): index.search(QUERIES[:, :8], 5)
+
+
+@pytest.mark.parametrize('kind', [k for k in KINDS if k != 'flat'])
+def test_made_again_it_is_the_same(indexes, kind):
+    again = indexes('flat').behind(kind)
+    assert np.array_equal(again.search(QUERIES, 10)[1], indexes(kind).search(QUERIES, 10)[1])
+
+
+def test_an_engine_of_ones_own():
+    class Backwards:
+        "Proposes the right items in the wrong order."
+        def search(self, queries, k):
+            ids = np.argsort(-(queries @ ITEMS.T), axis=1)[:, :k][:, ::-1]
+            return np.zeros(ids.shape, np.float32), ids
+    own, flat = VectorIndex(ITEMS, Backwards()), VectorIndex(ITEMS)
+    assert np.array_equal(own.search(QUERIES[:9], 7)[1], flat.search(QUERIES[:9], 7)[1])
+
+
+# ---- files
+def test_lists_on_disk_are_kept_and_a_damaged_file_is_made_again(tmp_path):
+    found = engines.disk_index(ITEMS, tmp_path).search(QUERIES, 5)[1]
+    kept, = tmp_path.iterdir()
+    for name in ('index.faiss', 'index.lists'):
+        whole = (kept/name).read_bytes()
+        for damage in (whole[:100], b''):
+            (kept/name).unlink()
+            (kept/name).write_bytes(damage)
+            assert engines.open_lists(kept, len(ITEMS)) is None
+            assert np.array_equal(engines.disk_index(ITEMS, tmp_path).search(QUERIES, 5)[1], found)
+    (kept/'index.lists').unlink()
+    assert engines.open_lists(kept, len(ITEMS)) is None
+    assert np.array_equal(engines.disk_index(ITEMS, tmp_path).search(QUERIES, 5)[1], found)
+
+
+def test_chunks_do_not_change_the_lists(tmp_path):
+    found = []
+    for size in (700, 5000):
+        engines.write_lists(ITEMS, tmp_path/str(size), size)
+        found.append(engines.open_lists(tmp_path/str(size), len(ITEMS)).search(QUERIES, 9))
+    assert np.array_equal(found[0][1], found[1][1]) and np.array_equal(found[0][0], found[1][0])
+
+
+def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
+    def full(*_): raise RuntimeError('write error: No space left on device')
+    with monkeypatch.context() as patched:
+        patched.setattr(engines.faiss, 'write_index', full)
+        with pytest.raises(OSError, match='cannot write .*No space left'): engines.disk_index(ITEMS, tmp_path)
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(engines.shutil, 'disk_usage', lambda _: type('Disk', (), dict(free=1000)))
+    with pytest.raises(OSError, match='GB are needed'): engines.disk_index(ITEMS, tmp_path)
+
+
+KILLED = """
+import os, signal
+from modit import engines
+from modit.store import stream
+def kill(*_): os.kill(os.getpid(), signal.SIGKILL)
+engines.merge_ondisk = kill
+engines.disk_index(stream(0, 'killed').normal(size=(500, 8)).astype('float32'), {!r})
+"""
+
+
+def test_killed_while_it_writes(tmp_path):
+    command = [sys.executable, '-c', KILLED.format(str(tmp_path))]
+    killed = subprocess.run(command, cwd=ROOT, env=environment(ROOT), capture_output=True)
+    assert killed.returncode == -signal.SIGKILL
+    items = stream(0, 'killed').normal(size=(500, 8)).astype('float32')
+    assert not (tmp_path/engines.items_key(items)).exists()
+    assert engines.disk_index(items, tmp_path).ntotal == 500
+
+
+# ---- a server with faults
+class Faulty:
+    "A client of Milvus whose calls of given numbers fail, before the work or after it."
+    def __init__(self, client, before=(), after=()):
+        self.client, self.before, self.after, self.calls = client, set(before), set(after), 0
+
+    def __getattr__(self, name):
+        call = getattr(self.client, name)
+        if name not in ('query', 'upsert', 'search'): return call
+        def shaky(*args, **kwargs):
+            self.calls += 1
+            if self.calls in self.before: raise ConnectionResetError('connection reset by peer')
+            found = call(*args, **kwargs)
+            if self.calls in self.after: raise ConnectionResetError('connection reset by peer')
+            return found
+        return shaky
+
+
+@needs_milvus
+def test_a_dropped_connection_loses_nothing_and_writes_nothing_twice(tmp_path, monkeypatch):
+    real, made, few = milvus.open_client, [], ITEMS[:500]
+    def shaky(before, after):
+        def open_client(uri, timeout):
+            made.append(Faulty(real(uri, timeout), before, after))
+            return made[-1]
+        monkeypatch.setattr(milvus, 'open_client', open_client)
+    uri = str(tmp_path/'faults.db')
+    shaky(range(4, 99), ())                     # two batches, then nothing more
+    with pytest.raises(ConnectionError, match='rows 200 to 300 failed 2 times .*nothing is lost') as refused:
+        MilvusIndex(few, uri, batch=100, tries=2, pause=0.)
+    assert '\n' not in str(refused.value)
+    made[-1].client.close()
+    shaky((3,), (2, 5))                         # faults that pass, two after the work was done
+    index = MilvusIndex(few, uri, batch=100, tries=3, pause=0.)
+    assert len(index) == 500
+    ids = index.search(few, 5)[1]
+    flat = VectorIndex(few).search(few, 5)[1]
+    assert all(len(set(row)) == 5 for row in ids) and (np.sort(ids) == np.sort(flat)).mean() > .99
+    calls = index.client.calls
+    assert calls == 9 + 1, 'three batches were left, three calls were repeated'
+    index.client.client.close()
+
+
+@needs_milvus
+@pytest.mark.parametrize('listens', [True, False], ids=['slow', 'absent'])
+def test_a_server_that_does_not_answer_is_one_line(listens):
+    with socket.socket() as server:
+        server.bind(('127.0.0.1', 0))
+        if listens: server.listen()
+        uri = f'http://me:secret@127.0.0.1:{server.getsockname()[1]}'
+        with pytest.raises(ConnectionError, match='connecting failed 2 times') as refused:
+            MilvusIndex(ITEMS[:9], uri, timeout=1., tries=2, pause=0.)
+    said = str(refused.value)
+    assert '\n' not in said and 'secret' not in said and 'MODIT_MILVUS' in said
+
+
+def test_without_the_extra_milvus_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'pymilvus', None)
+    with pytest.raises(ValueError, match=r"pip install 'modit\[milvus\]'"): VectorIndex(ITEMS, 'milvus')
+
+
+# ---- the audit
+@pytest.fixture(scope='module')
+def labelled():
+    "A small corpus searched through lists, cases, and candidates off the data."
+    s = load_settings('smoke', index='ivf')
+    corpus = prepare_corpus(make_domain(make_world(s), 'D1', s), s)
+    cases = training_cases(corpus, 30, s, 'backends')
+    mean = normalize(corpus.items[cases.prefix].mean(1))
+    steps = [normalize(mean + eta*normalize(corpus.probe)) for eta in (0, .5, 1.)]
+    return corpus, cases, dict(probe=np.stack(steps, 1).astype(np.float32)), s
+
+
+class Poor:
+    "An engine that leaves out every other item."
+    def __init__(self, items): self.half = VectorIndex(items[::2])
+
+    def search(self, queries, k):
+        scores, ids = self.half.search(queries, k)
+        return scores, 2*ids
+
+
+def test_audit_measures_what_an_index_misses(labelled):
+    corpus, cases, families, s = labelled
+    good = audit(corpus, cases, families, s.k)
+    assert good.loc['all', 'found'] > .99 and good.loc['probe'].equals(good.loc['all'].rename('probe'))
+    poor = Corpus(**{k: v for k, v in vars(corpus).items() if k != 'index'})
+    vars(poor)['index'] = corpus.index.behind(Poor(corpus.index.items))
+    table = audit(poor, cases, families, s.k).loc['all']
+    own = np.repeat(cases.sequence, 3, axis=0)
+    asked, pattern = families['probe'].reshape(-1, s.dim), np.repeat(cases.pattern, 3)
+    ids, exact = (search(x, asked, s.k, own) for x in (poor.index, corpus.index.behind('flat')))
+    def joint(found): return (corpus.attribute[found] & (corpus.pattern[found] == pattern[:, None])).mean(1)
+    assert np.isclose(table.joint, abs(joint(ids) - joint(exact)).mean())
+    assert np.isclose(table.bias, (joint(ids) - joint(exact)).mean())
+    both = joint(ids).reshape(-1, 3), joint(exact).reshape(-1, 3)
+    assert np.isclose(table.winners, winner_changed(*both).mean())
+    hits = [len({*a} & {*b})/s.k for a, b in zip(ids.tolist(), exact.tolist(), strict=True)]
+    assert np.isclose(table.found, np.mean(hits)) and table.queries == 90
+
+
+def test_poor_labels_are_refused_unless_asked_for(labelled, monkeypatch):
+    corpus, cases, families, s = labelled
+    poor = replace(corpus)
+    vars(poor)['index'] = corpus.index.behind(Poor(corpus.index.items))
+    monkeypatch.delenv('MODIT_LABELS', raising=False)
+    with pytest.raises(ValueError, match='of the winners .*MODIT_LABELS=anyway'):
+        label_pool(poor, cases, families, s.k)
+    monkeypatch.setenv('MODIT_LABELS', 'anyway')
+    assert label_pool(poor, cases, families, s.k).joint.shape == (30, 3)
+    monkeypatch.delenv('MODIT_LABELS')
+    audit_labels(corpus, cases, families, s.k)
+    refuse_labels(audit(corpus, cases, families, s.k))
+    same = label_pool(corpus, cases, families, s.k)
+    flat = label_pool(replace(corpus, index_kind='flat'), cases, families, s.k)
+    assert abs(same.joint - flat.joint).mean() < .005

@@ -1,0 +1,382 @@
+"""Domains that are folders: every mistake has its line, and what is sound trains like any other domain."""
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from conftest import ROOT, environment
+from modit import pipeline
+from modit.command import main
+from modit.folder import find_folder, folder_key, problems, read_facts, read_folder, write_folder
+from modit.headroom import check_folder, propose, settings_of, write_facts
+from modit.ordering import ROLES, prepare_corpus
+from modit.retrieval import check_embeddings
+from modit.sessions import mixed_sessions, sessions_of
+from modit.settings import Settings, load_settings, override
+from modit.store import stream
+from modit.synth import make_domain, make_world
+
+S = load_settings('smoke')
+MADE = {name: make_domain(make_world(S), name, S) for name in ('D1', 'D2')}
+D1 = MADE['D1']
+N = len(D1.items)
+IDS = [f'item{i}' for i in range(N)]
+TINY = dict(pretrain_steps=4, checkpoint_every=2, train_rows=[32, 32], repetition=[1, 1], sft_epochs=[1, 1],
+            batch=16, hppo_cases=16)
+
+
+def write(path, **other):
+    "The folder of a sound domain, but for what is given."
+    write_folder(path, **dict(embeddings=3*D1.items, ids=IDS, attribute=D1.attribute) | other)
+    return path
+
+
+@pytest.fixture
+def good(tmp_path):
+    return write(tmp_path/'good', pattern=D1.true_pattern, text=IDS, sessions=[IDS[:4], IDS[9:6:-1]])
+
+
+@pytest.fixture
+def two(tmp_path, monkeypatch):
+    "Two folders, and a store of their own."
+    monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'runs'))
+    paths = [tmp_path/'first', tmp_path/'second']
+    for path, domain in zip(paths, MADE.values(), strict=True):
+        write(path, embeddings=domain.items, ids=range(len(domain.items)), attribute=domain.attribute)
+    return paths
+
+
+# ---- mistakes
+def with_row(row, value):
+    bad = D1.items.copy()
+    bad[row] = value
+    return bad
+
+
+def with_label(row, value):
+    labels = D1.attribute.astype(int).astype(object)
+    labels[row] = value
+    return labels
+
+
+SAID = {
+    'not finite': (dict(embeddings=with_row(7, np.nan)), 'embeddings.npy: row 7: not finite'),
+    'infinite': (dict(embeddings=with_row(7, np.inf)), 'embeddings.npy: row 7: not finite'),
+    'zeros': (dict(embeddings=with_row([3, 5], 0)), 'row 3 and 1 more: all zeros'),
+    'no table': (dict(embeddings=D1.items[0]), r'shape \(16,\); write one row an item'),
+    'no rows': (dict(embeddings=D1.items[:0]), r'shape \(0, 16\)'),
+    'not floats': (dict(embeddings=np.ones((N, 4), int)), 'int64; write float32'),
+    'shorter': (dict(embeddings=D1.items[1:]), f'embeddings.npy has {N - 1} rows, the items {N}'),
+    'doubled id': (dict(ids=['item5', *IDS[1:]]), "row 5: 'item5' names an item above as well"),
+    'blank id': (dict(ids=['', *IDS[1:]]), 'id, row 0: blank'),
+    'constant': (dict(attribute=np.ones(N, bool)), f'{N} of {N} labels are positive'),
+    'none positive': (dict(attribute=np.zeros(N, bool)), f'0 of {N} labels are positive'),
+    'too few': (dict(attribute=np.arange(N) < 99), '99 positives are too few: cases of 8'),
+    'blank label': (dict(attribute=with_label(4, '')), 'attribute, row 4: blank'),
+    'NaN score': (dict(attribute=with_label(4, 'nan')), 'attribute, row 4: blank'),
+    'word': (dict(attribute=with_label(4, 'maybe')), 'attribute, row 4: neither 0 or 1 nor a score'),
+    'infinite score': (dict(attribute=with_label(4, 'inf')), 'attribute, row 4: neither'),
+    'scores': (dict(attribute=np.linspace(0, .8, N)), 'scores from 0 to 0.8 without a threshold'),
+    'blank pattern': (dict(pattern=['', *['a', 'b']*(N//2 - 1), 'c']), 'pattern, row 0: blank'),
+    'one pattern': (dict(pattern=['a']*N), '1 of 1 patterns have 8 positives; it takes 8'),
+    'tiny patterns': (dict(pattern=range(N)), f'0 of {N} patterns have 8 positives'),
+    'stranger': (dict(sessions=[['item1', 'item2'], ['item1', 'nobody']]), 'sessions: row 1: names an id'),
+    'lone': (dict(sessions=[['item1'], ['item1', 'item2']]), 'sessions: row 0: fewer than two'),
+}
+
+
+@pytest.mark.parametrize('name', SAID)
+def test_every_mistake_has_its_line(tmp_path, name):
+    other, said = SAID[name]
+    lines = problems(write(tmp_path/'own', **other))
+    assert len([line for line in lines if re.search(said, line)]) == 1, lines
+    assert all('\n' not in line for line in lines)
+    with pytest.raises(ValueError, match='own: '): read_folder(tmp_path/'own')
+
+
+def damage(good, file, data):
+    (good/file).write_bytes(data) if data is not None else (good/file).unlink()
+
+
+@pytest.mark.parametrize('file, data, said', [
+    ('embeddings.npy', None, 'embeddings.npy is missing'),
+    ('embeddings.npy', b'', 'embeddings.npy cannot be read'),
+    ('embeddings.npy', b'\x93NUMPY\x01\x00short', 'embeddings.npy cannot be read'),
+    ('items.csv', None, 'items.csv is missing'), ('items.csv', b'', 'items.csv cannot be read'),
+    ('items.csv', b'name,attribute\na,1\n', 'items.csv has no column id; it has name, attribute'),
+    ('items.csv', b'name\na\n', 'no column id and no attribute'),
+    ('items.csv', b'id,attribute\na,1\nb,"0\n', 'items.csv cannot be read|labels are positive'),
+    ('items.csv', b'id,attribute\n\xff\xfe,1\n', 'items.csv cannot be read'),
+    ('items.parquet', b'', 'items.csv and items.parquet are both there'),
+    ('sessions.csv', b'session\na b\n', 'sessions.csv has no column ids'),
+    ('domain.ini', b'[domain]\nclustres = 5\n', "unknown setting 'clustres'; did you mean clusters"),
+    ('domain.ini', b'[domain]\nzzz = 5\n', "unknown setting 'zzz'; use threshold"),
+    ('domain.ini', b'[domain]\nclusters = many\n', 'clusters in domain.ini: expected int'),
+    ('domain.ini', b'clusters = 5\n', 'domain.ini is malformed')])
+def test_every_file_can_be_wrong(good, file, data, said):
+    damage(good, file, data)
+    lines = problems(good)
+    assert any(re.search(said, line) for line in lines), lines
+
+
+def test_an_array_of_objects_is_never_read(good):
+    with open(good/'embeddings.npy', 'wb') as f: np.lib.format.write_array(f, np.array([object()]*3))
+    assert 'cannot be read' in problems(good)[0]
+
+
+def test_all_mistakes_are_told_in_one_go(tmp_path):
+    own = write(tmp_path/'my own', embeddings=with_row(7, 0)[1:], ids=['item5', *IDS[1:]],
+                attribute=with_label(4, ''), sessions=[['item5', 'nobody']])
+    said = ['called', 'dimension 16, the model has 384', 'row 6: all zeros', "'item5' names", 'row 4: blank',
+            f'{N - 1} rows, the items {N}', 'names an id that no item has']
+    lines = problems(own, dim=384)
+    assert len(lines) == len(said)
+    for words in said: assert sum(words in line for line in lines) == 1, words
+
+
+def test_no_folder():
+    with pytest.raises(ValueError, match='nosuch: no such folder'): find_folder('nosuch')
+
+
+def test_parquet_without_pyarrow(good, monkeypatch):
+    (good/'items.csv').unlink()
+    (good/'items.parquet').write_bytes(b'PAR1')
+    def absent(*_, **__): raise ImportError('no pyarrow')
+    monkeypatch.setattr(pd, 'read_parquet', absent)
+    assert problems(good)[0].startswith('items.parquet: reading parquet needs pyarrow; install it with')
+
+
+# ---- what is sound
+def test_rows_are_those_of_the_index(good):
+    domain = read_folder(good)
+    assert np.array_equal(domain.items, check_embeddings(3*D1.items))
+    assert (domain.attribute == D1.attribute).all()
+    assert domain.ids.tolist() == domain.text.tolist() == IDS and domain.labelled.all()
+    assert [x.tolist() for x in domain.sessions] == [[0, 1, 2, 3], [9, 8, 7]]
+    assert [domain.patterns[c] for c in domain.pattern] == D1.true_pattern.astype(str).tolist()
+
+
+def test_unit_rows_stay_mapped_and_half_precision_is_read(tmp_path):
+    unit = check_embeddings(D1.items)
+    kept = read_folder(write(tmp_path/'unit', embeddings=unit)).items
+    assert isinstance(kept.base, np.memmap) and not kept.flags.writeable and np.array_equal(kept, unit)
+    half = read_folder(write(tmp_path/'half', embeddings=unit.astype(np.float16))).items
+    assert half.dtype == np.float32 and abs(np.linalg.norm(half, axis=1) - 1).max() < 2e-6
+    assert (half*unit).sum(1).min() > .99999
+
+
+def test_ids_stay_what_they_are(tmp_path):
+    odd = ['007', 'NA', '1e3', 'true', *IDS[4:]]
+    assert read_folder(write(tmp_path/'odd', ids=odd)).ids.tolist() == odd
+
+
+@pytest.mark.parametrize('labels', [('0', '1'), ('false', 'True'), ('0.0', '1.0'), ('no', 'yes')])
+def test_labels_in_words(tmp_path, labels):
+    domain = read_folder(write(tmp_path/'own', attribute=np.array(labels)[D1.attribute.astype(int)]))
+    assert (domain.attribute == D1.attribute).all()
+
+
+def test_a_threshold_makes_labels_of_scores(tmp_path):
+    scores = np.where(D1.attribute, .7, .2)
+    own = write(tmp_path/'own', attribute=scores)
+    write_facts(own, dict(threshold=.7))
+    assert (read_folder(own).attribute == D1.attribute).all()
+    key = folder_key(own)
+    write_facts(own, dict(threshold=.6))
+    assert folder_key(own) != key # another threshold may be other labels
+
+
+def test_parquet_holds_the_same(good):
+    pytest.importorskip('pyarrow', reason='pyarrow reads parquet, and is not installed')
+    plain = read_folder(good)
+    table = pd.read_csv(good/'items.csv').assign(attribute=D1.attribute)
+    table.to_parquet(good/'items.parquet')
+    pd.DataFrame(dict(ids=[IDS[:4], IDS[9:6:-1]])).to_parquet(good/'sessions.parquet')
+    for name in ('items.csv', 'sessions.csv'): (good/name).unlink()
+    again = read_folder(good)
+    for name in ('items', 'attribute', 'ids', 'text', 'pattern'):
+        assert np.array_equal(getattr(plain, name), getattr(again, name)), name
+    assert [x.tolist() for x in again.sessions] == [x.tolist() for x in plain.sessions]
+
+
+def test_a_key_is_of_the_content(good, tmp_path):
+    key = folder_key(good)
+    shutil.copytree(good, tmp_path/'moved')
+    write_facts(tmp_path/'moved', dict(clusters=9))
+    (tmp_path/'moved'/'notes.txt').write_text('of no matter')
+    assert folder_key(tmp_path/'moved') == key
+    write(tmp_path/'moved', pattern=D1.true_pattern, text=IDS)
+    assert folder_key(tmp_path/'moved') == key # sessions.csv is still there, and the rest is the same
+    write(tmp_path/'moved', pattern=D1.true_pattern, text=IDS[::-1])
+    assert folder_key(tmp_path/'moved') != key
+
+
+# ---- settings
+def test_settings_fit_and_are_never_typed(two):
+    s = settings_of(two, 'smoke')
+    assert s.domains == ('first', 'second') and s.items == tuple(len(d.items) for d in MADE.values())
+    assert settings_of(two, 'smoke', k=7, clusters=[9, 9]).clusters == (9, 9)
+    write_facts(two[1], dict(seq_len=12, prefix_len=9, tail_depths=(1, 3), clusters=10))
+    write_facts(two[0], dict(seq_len=16, prefix_len=10, tail_depths=(6,)))
+    joined = settings_of(two, 'smoke')
+    assert (joined.seq_len, joined.prefix_len, joined.tail_depths) == (12, 9, (1, 3))
+    assert joined.of('clusters', 'second') == 10 and joined.k <= s.k + 40
+    with pytest.raises(ValueError, match='no folder was given'): settings_of([])
+
+
+def test_folders_that_do_not_go_together(two, tmp_path):
+    flat = write(tmp_path/'flat', embeddings=D1.items[:, :8])
+    with pytest.raises(ValueError, match='dimensions differ .first 16, flat 8'):
+        settings_of([two[0], flat], 'smoke')
+    with pytest.raises(ValueError, match='first first names a domain twice'): settings_of([two[0]]*2, 'smoke')
+    s = settings_of(two, 'smoke')
+    with pytest.raises(ValueError, match='folders: 1 values'): override(s, folders=s.folders[:1])
+
+
+def test_patterns_of_ones_own_are_kept(good):
+    s = settings_of(good, 'smoke')
+    assert s.clusters == (12,)
+    corpus = prepare_corpus(read_folder(good), s)
+    assert np.array_equal(corpus.pattern, read_folder(good).pattern)
+    with pytest.raises(ValueError, match='good has 12 patterns, not 9'):
+        prepare_corpus(read_folder(good), replace(s, clusters=(9,)))
+
+
+def test_proposals_leave_room_to_train(good):
+    found = propose(read_folder(good))
+    assert found['heldout_clusters'] + found['valid_clusters'] < found['clusters'] == 12
+    assert found['prefix_len'] < found['seq_len'] and max(found['tail_depths']) == found['seq_len']//4
+
+
+def test_check_says_what_to_expect_and_keeps_what_stands_there(good):
+    write_facts(good, dict(anchors=300))
+    lines, trouble = check_folder(good, 'smoke')
+    assert not trouble and f'{N} items of dimension 16' in lines[0] and '2 sessions' in lines[0]
+    assert 'anchors = 300' in (good/'domain.ini').read_text()
+    for words in ('neighbours of positives', 'Joint', 'probe finds'):
+        assert sum(words in line for line in lines) == 1
+
+
+@pytest.mark.parametrize('facts, said', [
+    (dict(seq_len=200, prefix_len=150, tail_depths=(10,)), 'positives'),
+    (dict(prefix_len=99), 'prefix_len'), (dict(clusters=9), 'good has 12 patterns, not 9'),
+    (dict(heldout_clusters=11), 'heldout_clusters')])
+def test_settings_that_do_not_fit_the_data_are_told(good, facts, said):
+    write_facts(good, facts)
+    lines, trouble = check_folder(good, 'smoke')
+    assert len(trouble) == 1 and said in trouble[0]
+    for name, value in facts.items(): assert read_facts(good)[name] == value # nobody's choice is overwritten
+
+
+def status(*argv):
+    try: main([str(x) for x in argv])
+    except SystemExit as e: return e.code
+    return 0
+
+
+def test_the_command_says_everything_and_exits_2(tmp_path, good, capsys):
+    bad = write(tmp_path/'bad', embeddings=with_row(7, 0), ids=['item5', *IDS[1:]])
+    assert status('check', bad, '--profile', 'smoke') == 2
+    out, err = capsys.readouterr()
+    assert out.count('\n') == 2 and 'all zeros' in out and 'names an item' in out and err.count('\n') == 1
+    (tmp_path/'config.json').write_text('{"dim": 384}')
+    assert status('check', good, '--profile', 'smoke', '--model', tmp_path) == 2
+    assert 'dimension 16, the model has 384' in capsys.readouterr().out
+    flat = write(tmp_path/'flat', embeddings=D1.items[:, :8])
+    assert status('check', good, flat, '--profile', 'smoke') == 2
+    assert 'dimensions differ' in capsys.readouterr().err
+    assert status('check', good, '--profile', 'smoke', '--scorer', 'no:thing') == 2
+    assert 'no:thing: no such function' in capsys.readouterr().out
+
+
+# ---- training
+def test_raw_sequences_hold_training_items_only(two):
+    s = settings_of(two, 'smoke')
+    corpora = [prepare_corpus(read_folder(path), s) for path in two]
+    training = corpora[0].role == ROLES.index('train')
+    sessions = [np.arange(0, 60), np.arange(60, 63), np.flatnonzero(~training)[:9]]
+    for raw in (None, sessions):
+        ids = sessions_of(corpora[0], s, raw)(300, stream(0, 'sessions'))
+        assert training[ids].all() and all(len(set(row)) == s.seq_len for row in ids)
+    kept = [x[training[x]] for x in sessions]
+    pairs = [pair for x in kept for pair in pairwise(x)]
+    assert {tuple(row[:2]) for row in ids} <= set(pairs)
+    draw = mixed_sessions(corpora, s, [None, sessions])
+    first = draw(stream(0, 'a'))
+    assert first.shape == (s.batch, s.seq_len, s.dim) and np.array_equal(first, draw(stream(0, 'a')))
+
+
+def test_folders_train_and_the_store_knows_their_content(two):
+    s = settings_of(two, 'smoke', **TINY)
+    keys = {stage: pipeline.stage_key(s, stage, 'first') for stage in pipeline.stages_of(s)}
+    model = pipeline.get_model(s, 'sft', 'first')
+    moved = two[0].parent/'elsewhere'/'first'
+    shutil.move(two[0], moved)
+    there = replace(s, folders=(str(moved), s.folders[1]))
+    assert {stage: pipeline.stage_key(there, stage, 'first') for stage in keys} == keys
+    again = pipeline.get_model(there, 'sft', 'first')
+    for name, weights in model.state_dict().items(): assert torch.equal(weights, again.state_dict()[name])
+    labels = MADE['D1'].attribute.copy()
+    labels[0] ^= True
+    write(moved, embeddings=MADE['D1'].items, ids=range(N), attribute=labels)
+    changed = [stage for stage in keys if pipeline.stage_key(there, stage, 'first') != keys[stage]]
+    assert changed == list(keys) # raw sequences are of training items, and who trains follows from the labels
+    with pytest.raises(ValueError, match='stage .domain. is unknown'):
+        pipeline.stage_key(s, 'domain', 'first')
+
+
+def test_sizes_of_other_data_are_refused(two):
+    s = settings_of(two, 'smoke')
+    with pytest.raises(ValueError, match='first: 3000 items of dimension 16, and settings for 3001 of 16'):
+        pipeline.get_domain(replace(s, items=(3001, s.items[1])), 'first')
+
+
+KILLED = """
+import os, sys
+from modit import training, pipeline
+from modit.headroom import settings_of
+save, left = training.save_checkpoint, [1]
+def last_word(path, *given, **facts):
+    save(path, *given, **facts)
+    if not left: os.kill(os.getpid(), 9)
+    left.pop()
+training.save_checkpoint = last_word
+pipeline.make_stage(settings_of({}, 'smoke', **{}), 'pretrained')
+"""
+
+
+def test_killed_and_begun_again_it_ends_with_the_same_bytes(two, tmp_path, monkeypatch):
+    few = dict(pretrain_steps=6, checkpoint_every=2, batch=16)
+    s, script = settings_of(two[0], 'smoke', **few), KILLED.format([str(two[0])], few)
+    run = subprocess.run([sys.executable, '-c', script], cwd=ROOT, env=environment(ROOT), capture_output=True)
+    assert run.returncode == -9, run.stderr.decode()[-2000:]
+    path = pipeline.stage_path(s, 'pretrained')
+    assert pipeline.working(path).exists() and not path.exists()
+    killed = pipeline.make_stage(s, 'pretrained').read_bytes()
+    monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'others'))
+    assert pipeline.make_stage(s, 'pretrained').read_bytes() == killed
+
+
+FIELDS = Settings.__dataclass_fields__
+
+
+def test_a_stage_of_folders_reads_the_settings_of_its_key(two, monkeypatch):
+    from test_repo import READ, Recording, plain
+    s, key = settings_of(two, 'smoke', **TINY), pipeline.stage_key
+    monkeypatch.setattr(pipeline, 'stage_key', lambda s, *stage: key(plain(s), *stage))
+    recording = Recording(**{name: getattr(s, name) for name in FIELDS})
+    for name in ('corpus', 'pretrained'):
+        stage = pipeline.stages_of(s)[name]
+        domain = None if stage.shared else 'first'
+        path = pipeline.make_stage(s, name, domain)
+        path.unlink()
+        READ.clear()
+        stage.make(recording, name, domain, path)
+        assert READ - set(pipeline.UNKEYED) == set(stage.reads), name

@@ -1,0 +1,353 @@
+"""A model that is handed on: what it finds, what it refuses, and that nothing is lost on the way."""
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from conftest import ROOT, environment
+from modit.evaluation import case_noise
+from modit.fit import evaluate, fit, markdown_table
+from modit.folder import write_folder
+from modit.pipeline import get_corpus
+from modit.retriever import Retriever, config_hash, free_for_model, settings_alone
+from modit.settings import load_settings, override
+from modit.synth import make_domain, make_world
+
+TINY = dict(pretrain_steps=6, hppo_cases=16, train_rows=[200], checkpoint_every=2)
+COMMAND = 'from modit.command import main; main()'
+
+
+def write_shoes(folder):
+    "A generated domain as a folder of one's own."
+    domain = make_domain(make_world(load_settings('smoke')), 'D1', load_settings('smoke'))
+    ids = [f'shoe {i}' for i in range(len(domain.items))]
+    write_folder(folder, domain.items, ids, domain.attribute, text=[f'no. {i}' for i in range(len(ids))])
+    return folder
+
+
+@pytest.fixture(scope='module')
+def shoes(tmp_path_factory):
+    "A folder with its model, trained for a few steps in a store of its own."
+    home = tmp_path_factory.mktemp('home')
+    with pytest.MonkeyPatch.context() as m:
+        m.setenv('MODIT_RUNS', str(home/'runs'))
+        fit(write_shoes(home/'shoes'), 'smoke', **TINY)
+        yield home/'shoes'
+
+
+@pytest.fixture
+def loaded(shoes): return Retriever.load(shoes/'model')
+
+
+@pytest.fixture
+def copied(shoes, tmp_path): return Path(shutil.copytree(shoes/'model', tmp_path/'model'))
+
+
+def contents(folder): return {p.name: p.read_bytes() for p in sorted(folder.iterdir())}
+
+
+# ---- what is found
+def by_hand(retriever, x, k, scale, hidden):
+    "The list without cache, mask, index or table: one full pass a step, all inner products."
+    s, model = retriever.settings, retriever.model
+    x = torch.from_numpy(x[np.argsort(x @ retriever.facts['probe'], kind='stable')])[None]
+    z, place = case_noise(1, (1, s.dim), s, retriever.name), torch.tensor([x.shape[1]])
+    with torch.no_grad():
+        for i in range(s.ode_steps):
+            t = torch.full((1, 1), i/s.ode_steps)
+            without = model(x, z, t, place, visible=torch.zeros(1, 1, dtype=torch.bool))
+            z = z + (without + scale*(model(x, z, t, place) - without))/s.ode_steps
+            z = z/z.norm(dim=-1, keepdim=True)
+    scores = retriever.catalogue.items @ z[0, 0].numpy()
+    scores[hidden] = -np.inf
+    best = np.argsort(-scores, kind='stable')[:k]
+    return retriever.catalogue.ids[best], scores[best]
+
+
+@pytest.mark.parametrize('n, scale', [(1, None), (3, 1.), (6, 0.), (6, 2.5)])
+def test_a_list_is_what_a_plain_computation_finds(loaded, n, scale):
+    rows = np.random.default_rng(n).choice(len(loaded.catalogue.ids), n, replace=False)
+    x = loaded.catalogue.items[rows]
+    used = loaded.settings.guidance_scale if scale is None else scale
+    ids, scores = by_hand(loaded, x, 20, used, rows)
+    for seeds in (loaded.catalogue.ids[rows], x, x[::-1], 3*x.astype(np.float64)): # in any order and form
+        found = loaded.expand(seeds, 20, scale)
+        assert np.allclose(found.score, scores, atol=1e-5) and found.score.is_monotonic_decreasing
+        assert len(set(found.id) & set(ids)) >= 19 # near ties may fall either way
+    assert found.text.tolist() == [f'no. {name.split()[1]}' for name in found.id]
+    items = loaded.catalogue.items[loaded.catalogue.rows_of(found.id)]
+    assert np.allclose(found.density, loaded.density(items))
+
+
+def test_lists_of_several_lengths_do_not_disturb_one_another(loaded):
+    x = loaded.catalogue.items
+    lists = [x[:6], x[10:11], x[20:24]]
+    together, alone = loaded.queries(lists), [loaded.queries([one])[0] for one in lists]
+    assert np.allclose(together, alone, atol=1e-5)
+    assert np.allclose(np.linalg.norm(together, axis=1), 1, atol=1e-5)
+
+
+def test_of_too_many_seeds_m_are_read_and_all_left_out(loaded):
+    rows, m = np.arange(40), loaded.settings.prefix_len
+    x = loaded.catalogue.items[rows]
+    order = rows[np.argsort(loaded.density(x), kind='stable')]
+    read = order[[round(i*39/(m - 1)) for i in range(m)]]
+    with pytest.warns(UserWarning, match='40 seeds, and shoes reads 6: evenly spaced') as said:
+        many = loaded.expand(loaded.catalogue.ids[rows], 30)
+    assert len(said) == 1 and all(name in str(said[0].message) for name in loaded.catalogue.ids[read])
+    assert not set(many.id) & set(loaded.catalogue.ids[rows]) and len(many) == 30
+    few = loaded.expand(loaded.catalogue.ids[read], 60)
+    assert many.id.tolist() == [name for name in few.id if name not in loaded.catalogue.ids[rows]][:30]
+
+
+def test_an_item_that_equals_a_vector_is_that_seed(loaded):
+    goods = loaded.catalogue
+    items = np.concatenate([np.repeat(goods.items[:1], 50, axis=0), goods.items])
+    with pytest.warns(UserWarning, match='other items'): crowded = loaded.over(SimpleNamespace(items=items))
+    seeds = goods.items[:2]
+    found = crowded.expand(seeds, 25)
+    assert len(found) == 25 and not {*map(str, range(52))} & set(found.id)
+    by_name = crowded.expand(['0', '51'], 25)
+    assert set(by_name.id) - set(found.id) <= {*map(str, range(52))} # ids name themselves alone
+
+
+def test_any_index_that_searches_will_do(loaded, shoes):
+    class Brute:
+        "Inner products, sorted."
+        def __init__(self, items): self.items = items
+        def search(self, queries, k):
+            scores = queries @ self.items.T
+            ids = np.argsort(-scores, axis=1, kind='stable')[:, :k]
+            return np.take_along_axis(scores, ids, 1), ids
+    other = Retriever.load(shoes/'model', shoes, Brute(loaded.catalogue.items))
+    seeds = loaded.catalogue.ids[:4]
+    assert np.allclose(other.expand(seeds, 15).score, loaded.expand(seeds, 15).score, atol=1e-5)
+
+
+@pytest.mark.parametrize('seeds, more, said', [
+    (['shoe 1', 'boot', 'cap'], {}, "seed 'boot' and 1 more: not among the 3,000 items"),
+    (['shoe 1', 'shoe 1'], {}, "'shoe 1' is given twice"), ([], {}, 'no seeds; give 1 to 6'),
+    (np.ones((2, 5)), {}, 'dimension 5, expected 16'), (np.full((1, 16), np.inf), {}, 'row 0 is not finite'),
+    (np.zeros((3, 16)), {}, 'row 0 is all zeros'), (['shoe 1'], dict(k=0), 'k: 0 items asked'),
+    (['shoe 1'], dict(k=3000), '2999 are left'), (['shoe 1'], dict(scale=-1), 'scale -1 is out of range'),
+    (['shoe 1'], dict(scale=float('nan')), 'scale nan')])
+def test_seeds_that_cannot_be_read_are_refused_in_one_line(loaded, seeds, more, said):
+    with pytest.raises(ValueError, match=said) as refusal: loaded.expand(seeds, **more)
+    assert '\n' not in str(refusal.value)
+
+
+# ---- there and back
+def test_a_round_trip_changes_no_byte(loaded, shoes, tmp_path):
+    loaded.save(tmp_path/'a')
+    again = Retriever.load(tmp_path/'a', shoes)
+    again.save(tmp_path/'b')
+    assert contents(shoes/'model') == contents(tmp_path/'a') == contents(tmp_path/'b')
+    for seeds in (loaded.catalogue.ids[:6], loaded.catalogue.items[7:9]):
+        pd.testing.assert_frame_equal(again.expand(seeds, 50), loaded.expand(seeds, 50), check_exact=True)
+
+
+def test_a_model_says_nothing_of_items_labels_and_places(shoes):
+    files = contents(shoes/'model')
+    assert set(files) == {'README.md', 'config.json', 'facts.safetensors', 'model.safetensors'}
+    text = files['config.json'].decode() + files['README.md'].decode()
+    assert str(shoes) not in text and 'shoe 1' not in text and 'no. 1' not in text
+    s = json.loads(files['config.json'])['settings']
+    assert s['folders'] == s['scorers'] == [] and s['domains'] == ['shoes']
+
+
+def test_a_retriever_without_items_makes_queries_for_another_index(loaded, copied):
+    alone = Retriever.load(copied)
+    x = loaded.catalogue.items[:3]
+    assert np.array_equal(alone.queries([x]), loaded.queries([x]))
+    with pytest.raises(ValueError, match='no items to search'): alone.expand(x)
+    with pytest.raises(ValueError, match='ids need the items'): alone.queries([['shoe 1']])
+
+
+def rewritten(folder, **changes):
+    "Other values in a config, with a hash that fits."
+    config = json.loads((folder/'config.json').read_text()) | changes
+    (folder/'config.json').write_text(json.dumps(config | dict(sha256=config_hash(config))))
+
+
+def test_no_function_named_in_a_config_is_followed(copied, shoes, tmp_path, monkeypatch):
+    settings = json.loads((copied/'config.json').read_text())['settings']
+    (tmp_path/'evil.py').write_text(f"open({str(tmp_path/'ran')!r}, 'w')\ndef run(*_): pass")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    rewritten(copied, settings=settings | dict(index='evil:run', scorers=['evil:run']))
+    found = Retriever.load(copied, shoes)
+    found.expand(['shoe 1'], 3)
+    assert found.settings.index == 'flat' and not found.settings.scorers and not (tmp_path/'ran').exists()
+    s = load_settings('smoke')
+    assert settings_alone(settings_alone(s, 'D3'), 'D3') == settings_alone(s, 'D3')
+
+
+DAMAGE = dict(
+    cut=lambda data: data[:-20], empty=lambda data: b'', flipped=lambda data: data[:-9] + b'\1' + data[-8:])
+
+
+@pytest.mark.parametrize('name', ['config.json', 'model.safetensors', 'facts.safetensors'])
+@pytest.mark.parametrize('how', [*DAMAGE, 'missing'])
+def test_a_damaged_folder_is_refused_in_one_line(copied, name, how):
+    if how == 'missing': (copied/name).unlink()
+    else: (copied/name).write_bytes(DAMAGE[how]((copied/name).read_bytes()))
+    with pytest.raises(ValueError, match=f'damaged|{name}') as refusal: Retriever.load(copied)
+    assert '\n' not in str(refusal.value)
+
+
+@pytest.mark.parametrize('text', ['[]', '"modit"', '{"architectures": ["BertModel"]}', '{"format": 1}',
+                                  '{"format": "modit retriever 2"}', '{"format": "modit retriever 1"}'])
+def test_a_foreign_folder_is_refused_in_one_line(copied, text):
+    (copied/'config.json').write_text(text)
+    with pytest.raises(ValueError, match='config.json') as refusal: Retriever.load(copied)
+    assert '\n' not in str(refusal.value)
+
+
+def test_settings_and_weights_that_do_not_fit_are_refused(copied):
+    settings = json.loads((copied/'config.json').read_text())['settings']
+    for changes, said in ((dict(width=64), 'does not fit this model'), (dict(k=-1), 'setting k'),
+                          (dict(sampler='magic'), 'setting sampler'), (dict(new=1), 'another version')):
+        rewritten(copied, settings=settings | changes)
+        with pytest.raises(ValueError, match=said): Retriever.load(copied)
+    rewritten(copied, settings={k: v for k, v in settings.items() if k != 'k'})
+    with pytest.raises(ValueError, match='another version.*k'): Retriever.load(copied)
+    rewritten(copied, settings=settings, files={})
+    with pytest.raises(ValueError, match='no weights'): Retriever.load(copied)
+
+
+def test_items_of_another_kind_are_refused_and_other_items_told(loaded, shoes):
+    with pytest.raises(ValueError, match='dimension 4, shoes was fitted on 16'):
+        Retriever.load(shoes/'model', SimpleNamespace(items=np.eye(4)))
+    with pytest.raises(ValueError, match='give .*shoes/model'): Retriever.load(shoes)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        Retriever.load(shoes/'model', loaded.catalogue) # the same items, from memory
+    fewer = SimpleNamespace(items=loaded.catalogue.items[:100])
+    with pytest.warns(UserWarning, match='3,000 other items; it searches these 100') as said:
+        Retriever.load(shoes/'model', fewer)
+    assert len(said) == 1
+
+
+# ---- nothing is lost
+def test_a_full_disk_keeps_the_old_model(loaded, copied):
+    before = contents(copied)
+    old, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, old[1]))
+        with pytest.raises(OSError, match='cannot write.*nothing was changed'): loaded.save(copied)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert contents(copied) == before
+
+
+@pytest.mark.parametrize('done', [0, 1, 2, 3])
+@pytest.mark.parametrize('first', [True, False])
+def test_a_killed_save_is_refused_or_whole_and_can_be_repeated(loaded, tmp_path, monkeypatch, done, first):
+    folder, replaced, usual = tmp_path/'model', [], os.replace
+    if not first:
+        other = Retriever.load(loaded.save(folder))
+        other.facts['bias'] = other.facts['bias'] + 1
+        other.save(folder)
+    def dies(source, target):
+        "`os.replace` in the folder itself works so many times."
+        if Path(target).parent == folder:
+            if len(replaced) == done: raise KeyboardInterrupt
+            replaced.append(target)
+        usual(source, target)
+    with monkeypatch.context() as m:
+        m.setattr(os, 'replace', dies)
+        with pytest.raises(KeyboardInterrupt): loaded.save(folder)
+    if first or done: # some files are new: all must be
+        with pytest.raises(ValueError, match='damaged|no model'): Retriever.load(folder)
+    loaded.save(folder)
+    assert np.array_equal(Retriever.load(folder).facts['bias'], loaded.facts['bias'])
+
+
+def test_a_folder_with_other_things_is_left_alone(loaded, tmp_path):
+    (tmp_path/'README.md').write_text('mine')
+    for folder in (tmp_path, tmp_path/'README.md'):
+        with pytest.raises(ValueError, match='holds other things'): loaded.save(folder)
+    assert contents(tmp_path) == {'README.md': b'mine'}
+    assert free_for_model(tmp_path/'new') == tmp_path/'new'
+
+
+def test_a_fit_that_is_killed_ends_with_the_same_bytes(shoes, tmp_path):
+    folder, store = write_shoes(tmp_path/'shoes'), dict(MODIT_RUNS=str(tmp_path/'runs'))
+    overrides = json.dumps(TINY)
+    argv = [sys.executable, '-c', COMMAND, 'fit', str(folder), '--profile', 'smoke', '--overrides', overrides]
+    log = tmp_path/'log'
+    for sign in ('checkpoint.safetensors', 'adaptive-', None): # killed when such a file is there
+        with open(log, 'w') as f:
+            run = subprocess.Popen(argv, cwd=ROOT, env=environment(ROOT) | store, stdout=f, stderr=f)
+        while run.poll() is None and not (sign and [*(tmp_path/'runs').rglob(f'{sign}*')]): time.sleep(.02)
+        run.kill()
+        run.wait()
+    assert run.returncode == 0, log.read_text()[-2000:]
+    assert contents(folder/'model') == contents(shoes/'model')
+
+
+# ---- scores and commands
+def test_the_card_has_the_scores_and_evaluation_repeats_them(loaded, shoes):
+    table = evaluate(shoes/'model')
+    assert markdown_table(table) in loaded.card
+    rows = pd.DataFrame(loaded.about['metrics']).set_index(['split', 'what', 'metric']).estimate
+    for split in ('item', 'pattern'):
+        gain = rows[split, 'policy', 'joint'] - rows[split, 'average', 'joint']
+        assert abs(rows[split, 'policy - average', 'joint'] - gain) < 2e-6
+    for word in ('## Data', '## Metrics', '## Limits', '## Broader impact', '3,000 items'):
+        assert word in loaded.card
+    s = override(loaded.settings, folders=[str(shoes)])
+    assert f'{get_corpus(s, "shoes").attribute.mean():.1%} have the attribute' in loaded.card
+
+
+def test_evaluation_refuses_other_labels_and_other_splits(shoes, tmp_path):
+    other = Path(shutil.copytree(shoes, tmp_path/'shoes'))
+    table = pd.read_csv(other/'items.csv')
+    table['attribute'] = table.attribute.to_numpy()[::-1]
+    table.to_csv(other/'items.csv', index=False)
+    for model, more in ((other/'model', {}), (shoes/'model', dict(heldout_items=.2))):
+        with pytest.raises(ValueError, match='not those it was fitted on'): evaluate(model, **more)
+    lonely = Path(shutil.copytree(shoes/'model', tmp_path/'away'/'model'))
+    with pytest.raises(ValueError, match="lies in no domain's folder"): evaluate(lonely)
+
+
+@pytest.mark.parametrize('more, said', [
+    (dict(stage='sfft'), "stage 'sfft' is unknown"), (dict(pretrain_step=3), 'did you mean pretrain_steps'),
+    (dict(profile='tiny'), 'unknown profile'), (dict(to='.'), None)])
+def test_a_fit_is_refused_before_it_trains(shoes, tmp_path, monkeypatch, more, said):
+    monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'runs'))
+    if said is None: more, said = dict(to=shoes.parent), 'holds other things'
+    with pytest.raises(ValueError, match=said): fit(shoes, **(dict(profile='smoke') | more))
+    assert not (tmp_path/'runs').exists()
+
+
+def modit(*argv, stdin=''):
+    command = [sys.executable, '-c', COMMAND, *map(str, argv)]
+    more = dict(input=stdin, capture_output=True, text=True)
+    return subprocess.run(command, cwd=ROOT, env=environment(ROOT), **more)
+
+
+def test_the_command_prints_a_list_that_can_be_piped(loaded, shoes):
+    seeds = loaded.catalogue.ids[:8]
+    run = modit('expand', shoes/'model', '--seeds', '-', '--k', 5, '--scale', 2, stdin='\n'.join(seeds))
+    assert run.returncode == 0, run.stderr
+    with pytest.warns(UserWarning, match='8 seeds'): found = loaded.expand(seeds, 5, 2)
+    lines = [line.split('\t') for line in run.stdout.splitlines()]
+    assert lines[0] == ['id', 'score', 'density', 'pattern', 'text']
+    assert [x[0] for x in lines[1:]] == found.id.tolist()
+    told = run.stderr.splitlines()
+    assert len(told) == 2 and told[1].startswith('modit: 8 seeds, and shoes reads 6')
+    run = modit('expand', shoes/'model', '--seeds', '-', stdin='boot')
+    assert run.returncode == 2 and run.stderr.splitlines()[-1].startswith("modit: seed 'boot'")

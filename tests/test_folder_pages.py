@@ -1,0 +1,64 @@
+"""The pages that `make public` runs, on small domains that lie in folders."""
+import re
+
+import pytest
+
+from conftest import ROOT, copy_repository, run_python
+from modit.folder import problems, write_folder
+from modit.settings import load_settings
+from modit.synth import make_domain, make_world
+
+NAMES = ('mice', 'men-2', 'maps')
+OWN = dict(items='3000 3600 3000', clusters='12 12 12', heldout_clusters='3 3 3', valid_clusters='2 2 2',
+           train_rows='154 595 922', normal_share='.2 .2 .2', repetition='1 1 1', sft_epochs='1 1 1',
+           heldout_items='.5')
+
+
+def tiny_profile(text):
+    "The profile smoke for domains of folders, as a section of settings.ini."
+    smoke = re.search(r'^\[smoke\]\n(.*?)(?=^\[|\Z)', text, re.M | re.S)[1]
+    lines = [line for line in smoke.strip().splitlines() if line.split(' ')[0] not in OWN]
+    folders = ' '.join(f'tiny/{name}' for name in NAMES)
+    own = dict(domains=' '.join(NAMES), folders=folders, **OWN)
+    return '\n'.join(['\n[tiny]', *lines, *(f'{k} = {v}' for k, v in own.items())]) + '\n'
+
+
+@pytest.fixture(scope='module')
+def copy(tmp_path_factory):
+    "A copy of the repository with three folders and a profile of theirs."
+    copy, s = copy_repository(tmp_path_factory.mktemp('tiny')/'modit'), load_settings('smoke')
+    for name, generated in zip(NAMES, s.domains, strict=False):
+        domain = make_domain(make_world(s), generated, s)
+        ids = [f'{name}{i}' for i in range(len(domain.items))]
+        write_folder(copy/'runs'/'tiny'/name, domain.items.astype('float16'), ids, domain.attribute)
+        assert not problems(copy/'runs'/'tiny'/name)
+    with open(copy/'settings.ini', 'a') as f: f.write(tiny_profile((ROOT/'settings.ini').read_text()))
+    return copy
+
+
+PUBLIC = re.search(r'^PUBLIC = .*?\)$', (ROOT/'Snakefile').read_text(), re.M)[0]
+MAIN = ('300_data', '310_density', '320_main', '380_bootstrap')
+PAGES = sorted((*MAIN, *re.findall(r"'(\d\d\d_\w+)'", PUBLIC)))
+RUN = """
+import importlib, matplotlib
+matplotlib.use('agg')
+from modit.page import open_page
+for name in {}:
+    page = open_page(name, profile='tiny', fresh=True)
+    module = importlib.import_module(f'modit.experiments.{{name[4:]}}')
+    scores = page.scores(module)
+    page.publish(module.table(scores, page), module.plot(scores, page), module.claims(scores, page))
+"""
+
+
+@pytest.mark.slow
+def test_pages_run_on_folders(copy, monkeypatch):
+    monkeypatch.setenv('MODIT_RUNS', str(copy/'runs'))
+    run_python(RUN.format(PAGES), copy)
+    found = copy/'figures'/'tiny'
+    tables = {p.stem for p in found.glob('tab-*.csv')}
+    assert {'tab-main', 'tab-order', 'tab-cand', 'tab-hppo-abl', 'tab-baselines', 'tab-app-mice'} <= tables
+    for name in ('tab-main', 'tab-order', 'tab-cand', 'tab-hppo-abl', 'tab-baselines'):
+        text = (found/f'{name}.csv').read_text()
+        assert all(domain in text for domain in NAMES), name
+    assert (found/'claims.csv').exists() and (found/'fig-pareto.svg').exists()

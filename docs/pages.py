@@ -1,0 +1,129 @@
+"""Every page as the site shows it, and the galleries of its sections."""
+import base64
+import json
+import re
+from dataclasses import dataclass
+
+from docments import ROOT, directives, entries_of, python, text_of
+from stage import box, link_pages, opening, toctree
+
+# A cell of nothing but imports and what goes with them is folded.
+FOLDED = re.compile(r'import |from |plt\.style\.use|torch\.set_num_threads|[%#)\s]|$')
+LANGUAGE = dict(kernelspec=dict(name='python3', display_name='Python 3', language='python'),
+                language_info=dict(name='python', pygments_lexer='ipython3'))
+
+
+@dataclass
+class Section:
+    "Pages that stand together."
+    title: str
+    first: str # number of its first page
+    end: str   # number behind its last page
+    about: str
+
+
+SECTIONS = dict(
+    tutorials=Section('Your own data', '280', '300', 'From a folder of embeddings to a list of items.'),
+    method=Section(
+        'The method', '000', '200', 'In the order of their numbers, these pages are the method: each '
+        'explains one idea, shows it, checks it, and exports the code of one module.'),
+    machinery=Section(
+        'Reports and machinery', '200', '280', 'From scores to tables, figures and verdicts; and what makes, '
+        'stores, runs and measures everything.'),
+    experiments=Section(
+        'Experiments', '300', '999', 'One question a page: a table or a figure of the paper, or a comparison '
+        'of our own, with the verdicts on its claims, and what it cannot show.'))
+
+
+def with_facts(
+    text,     # of a page's first cell
+    notebook, # Notebook
+) -> str:
+    "The first cell, and below its title what page this is and what it exports."
+    title, _, rest = text.partition('\n')
+    path = notebook.path.relative_to(ROOT).as_posix()
+    words = [f'{"Experiment" if notebook.experiment else "Page"} {notebook.number}', f'source `{path}`']
+    if not notebook.experiment: words.insert(1, f'exports [`{notebook.module}`](/api/{notebook.name}.md)')
+    return f'{title}\n\n{box("facts", " · ".join(words))}\n{rest}'
+
+
+def badge(
+    notebook, # Notebook
+    cell,     # id of an exported cell
+    names,    # that the cell exports
+) -> str:
+    "What stands above an exported cell: links to its names in the API, and a target for links from there."
+    said = [f'`{notebook.module}`', *(f'{{py:obj}}`{name} <{notebook.module}.{name}>`' for name in names)]
+    return f'(cell-{notebook.number}-{cell})=\n{box("exported", " ".join(said))}'
+
+
+def markdown_cell(text, key): return dict(cell_type='markdown', id=key, metadata={}, source=text)
+
+
+def code_cells(
+    notebook, # Notebook
+    cell,     # a code cell
+    names,    # that it exports
+) -> list:
+    "A code cell without directives, imports folded; an exported one below its badge."
+    text, tags = text_of(cell), [*cell['metadata'].get('tags', ())]
+    marks, code = directives(text), python(text).strip('\n')
+    if 'default_exp' in marks or not code: return []
+    imports = all(map(FOLDED.match, code.splitlines())) and not cell['outputs']
+    if imports: tags.append('hide-input')
+    if 'export' in marks: tags.append('exported')
+    shown = {**cell, 'source': code, 'metadata': dict(tags=tags)}
+    if imports or notebook.experiment or 'export' not in marks: return [shown]
+    return [markdown_cell(badge(notebook, cell['id'], names), f'{cell["id"]}-badge'), shown]
+
+
+def stage_notebook(
+    stage,    # Stage
+    notebook, # Notebook
+    pages,    # number: Notebook
+):
+    "One page, with its stored outputs."
+    first, *others = notebook.cells
+    cells = [markdown_cell(with_facts(link_pages(text_of(first), pages), notebook), first['id'])]
+    names = {}
+    for entry in entries_of(notebook): names.setdefault(entry.cell, []).append(entry.name)
+    for cell in others:
+        if cell['cell_type'] == 'code': cells += code_cells(notebook, cell, names.get(cell['id'], ()))
+        else: cells.append(markdown_cell(link_pages(text_of(cell), pages), cell['id']))
+    content = dict(cells=cells, metadata=LANGUAGE, nbformat=4, nbformat_minor=5)
+    stage.write(notebook.link[1:], json.dumps(content, indent=1))
+
+
+def picture_of(
+    notebook, # Notebook
+) -> bytes: # png, empty where the page has none
+    "A page's picture: an experiment's last, for that is its result, the first of another."
+    outputs = [o.get('data', {}) for c in notebook.cells for o in c.get('outputs', ())]
+    pictures = [o['image/png'] for o in outputs if 'image/png' in o]
+    chosen = pictures[-1:] if notebook.experiment else pictures[:1]
+    return base64.b64decode(''.join(''.join(p) for p in chosen))
+
+
+def card(
+    stage,    # Stage
+    notebook, # Notebook
+) -> str:
+    "A page in its section's gallery: picture or number, title, and its first sentence."
+    picture, head = picture_of(notebook), notebook.number
+    if picture:
+        stage.write(f'thumbs/{notebook.number}.png', picture)
+        head = f'![{notebook.short}](/thumbs/{notebook.number}.png)'
+    title = f'**[{notebook.number} {notebook.short}]({notebook.link})**'
+    return box('card', f'[{head}]({notebook.link})\n\n{title}\n\n{opening(notebook.summary, 90)}')
+
+
+def stage_section(
+    stage,     # Stage
+    name,      # of the section
+    notebooks, # its pages
+):
+    "A section's own page, with a card for each page of it."
+    section = SECTIONS[name]
+    cards = box('cards', '\n'.join(card(stage, n) for n in notebooks), '::::')
+    contents = toctree((f'{n.number} {n.short}', n.link.removesuffix('.ipynb')) for n in notebooks)
+    stage.write(f'{name}.md', f'# {section.title}\n\n{section.about}\n\n{cards}\n\n{contents}')

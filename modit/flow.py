@@ -25,22 +25,25 @@ def flow_loss(
     items,              # (B, m, d) condition
     target,             # (B, T, d) unit targets u
     position,           # (T,) or (B, T) their places in the sequence
-    t,                  # (B, T) times
-    noise,              # (B, T, d) unit noise
+    t,                  # (B, D) times, D a divisor of T: target j takes draw j mod D
+    noise,              # (B, D, d) unit noise, likewise
     jacobi='endpoint',  # Jacobi weight
     valid=None,         # (B, m) bool condition mask
     visible=None,       # (B, T) bool, False hides the condition from a target
     scale=1.,           # guidance scale of the velocity; other than 1 only for scores
 ):                      # (B, T) loss of every target
     "Flow-matching loss of every target (equation of L_FM)."
-    z, velocity = geodesic(noise, target, t)
+    target, noise, each = target.unflatten(1, (-1, t.shape[1])), noise[:, None], t[:, None]
+    path, velocity = geodesic(noise, target, each)      # (B, T/D, D, d)
+    z = path.flatten(1, 2)
     found = model(items, z, t, position, valid, visible)
     if scale != 1:
         with torch.no_grad(): without = unconditional(model, z, t, position)
         found = without + scale*(found - without)
-    return weighted_error(found - velocity, z, velocity, t, angle(noise, target), jacobi)
+    error = found.view_as(path) - velocity
+    return weighted_error(error, path, velocity, each, angle(noise, target), jacobi).flatten(1)
 
-# %% ../nbs/090_flow.ipynb #c014
+# %% ../nbs/090_flow.ipynb #c016
 def guided_by(
     model, # a MODiT
     other, # a MODiT that is left as it is, or None for the model itself
@@ -51,39 +54,35 @@ def guided_by(
 
 def guide_of(model): return model.__dict__.get('guide') or model # whose unconditional velocity it uses
 
-# %% ../nbs/090_flow.ipynb #c015
+# %% ../nbs/090_flow.ipynb #c017
 def unconditional(
     model,    # a MODiT
     z,        # (B, T, d) points on the paths
-    t,        # (B, T) times
+    t,        # (B or 1, D) times, target j has the time j mod D
     position, # (T,) or (B, T) place of each target in the sequence
 ):            # (B, T, d) velocities, tangent at z
     "The velocity of a model, or of the one that guides it, without any condition."
     nothing = z.new_zeros(len(z), 0, z.shape[-1])
     return guide_of(model)(nothing, z, t, position)
 
-# %% ../nbs/090_flow.ipynb #c018
+# %% ../nbs/090_flow.ipynb #c020
 def guided_velocity(
     model,    # a MODiT
     cache,    # from `model.prefill`
     z,        # (B, T, d) points on the paths
-    t,        # (B, T) times
+    t,        # (B or 1, 1) time of all targets
     position, # (T,) or (B, T) place of each target in the sequence
     scale,    # (T,) guidance scales
 ):            # (B, T, d) velocities, tangent at z
     "Classifier-free guidance at one scale a target (App. A)."
-    if (scale == 1).all(): return model.cached_velocity(cache, z, t, position)
-    if guide_of(model) is not model:
-        without = unconditional(model, z, t, position)
-        return without + scale[:, None]*(model.cached_velocity(cache, z, t, position) - without)
-    B, T, _ = z.shape
-    visible = torch.arange(2*T, device=z.device) < T
-    twice = torch.cat([position, position], -1)
-    both = model.cached_velocity(cache, z.repeat(1, 2, 1), t.repeat(1, 2), twice, visible.expand(B, -1))
-    with_condition, without = both[:, :T], both[:, T:]
-    return without + scale[:, None]*(with_condition - without)
+    velocity = model.cached_velocity(cache, z, t, position)
+    guided = (scale != 1).nonzero()[:, 0]
+    if not len(guided): return velocity
+    without = unconditional(model, z[:, guided], t, position[..., guided])
+    further = without + scale[guided, None]*(velocity[:, guided] - without)
+    return velocity.index_copy(1, guided, further)
 
-# %% ../nbs/090_flow.ipynb #c024
+# %% ../nbs/090_flow.ipynb #c026
 @torch.no_grad()
 def generate(
     model,             # a MODiT
@@ -101,7 +100,7 @@ def generate(
     if valid is not None: position = valid.sum(1, keepdim=True).expand(B, T)
     cache, z = model.prefill(items, valid), noise
     for i in range(steps):
-        t = noise.new_full((B, T), i/steps)
+        t = noise.new_full((1, 1), i/steps)
         move = guided_velocity(model, cache, z, t, position, scale)/steps
         z = exp_map(z, move) if sampler == 'expmap' else normalize(z + move)
     return z

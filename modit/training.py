@@ -129,7 +129,7 @@ def train_step(
 
 # %% ../nbs/100_training.ipynb #c024
 def _make_optimiser(model, lr, s):
-    constants = dict(weight_decay=s.weight_decay, betas=(.9, .95), foreach=True)
+    constants = dict(weight_decay=s.weight_decay, betas=(.9, .95), fused=True)
     return torch.optim.AdamW(model.parameters(), lr=lr, **constants)
 
 # %% ../nbs/100_training.ipynb #c025

@@ -1,10 +1,12 @@
 """The attention mask against a loop, the cache, and who can influence whom at every position."""
 import pytest
 import torch
+import torch.nn.functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 from modit.model import attention_mask, new_model
 from modit.settings import load_settings
-from modit.sphere import sample_sphere
+from modit.sphere import sample_sphere, to_tangent
 from modit.store import stream
 
 S = load_settings('smoke')
@@ -35,6 +37,67 @@ def test_mask_is_the_naive_one(seed):
     position = torch.randint(0, 7, (4, 5), generator=g)
     ours = attention_mask(valid, position, visible)
     for b in range(4): assert torch.equal(ours[b, 0], naive_mask(valid[b], position[b], visible[b]))
+
+
+def naive_norm(x, shift, scale):
+    "Layer norm, shifted and scaled."
+    centred, spread = x - x.mean(-1, keepdim=True), x.var(-1, keepdim=True, correction=0)
+    return centred/(spread + 1e-5).sqrt()*(1 + scale) + shift
+
+
+def naive_velocity(model, items, z, t, position, valid, visible):
+    "The model as one sequence: every token through every block, under the mask of appendix A."
+    (B, m, _), W = items.shape, model.place.shape[1]
+    masks = [naive_mask(*row) for row in zip(valid, position, visible, strict=True)]
+    features = F.silu(model.time(t))
+    no_time = torch.zeros(B, m, 6*W, dtype=z.dtype)
+    condition = model.embed_item(items*model.dim**.5) + model.place[:m] + model.role[0]
+    targets = model.embed_noised(z*model.dim**.5) + model.place[position] + model.role[1]
+    x = torch.cat([condition, targets], 1)
+    for block in model.blocks:
+        parts = (torch.cat([no_time, model.shared(features)], 1) + block.offset).split(W, -1)
+        shift1, scale1, gate1, shift2, scale2, gate2 = parts
+        heads = block.qkv(naive_norm(x, shift1, scale1)).view(B, len(x[0]), 3, block.heads, -1)
+        q, k, v = heads.permute(2, 0, 3, 1, 4)
+        logits = (q @ k.mT/q.shape[-1]**.5).masked_fill(~torch.stack(masks)[:, None], -torch.inf)
+        x = x + gate1*block.out((logits.softmax(-1) @ v).transpose(1, 2).flatten(2))
+        x = x + gate2*block.down(F.gelu(block.up(naive_norm(x, shift2, scale2))))
+    return to_tangent(z, model.head(naive_norm(x[:, m:], *model.final(features).split(W, -1))))
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_two_streams_equal_one_masked_sequence(seed):
+    g = torch.Generator().manual_seed(seed)
+    model, items, z = new_model(S).waken(.3).double(), points(3, 6).double(), points(3, 4).double()
+    t, position = torch.rand(3, 4, generator=g).double(), torch.randint(0, 7, (3, 4), generator=g)
+    valid, visible = torch.rand(3, 6, generator=g) < .7, torch.rand(3, 4, generator=g) < .7
+    for mask, seen in ((valid, visible), (valid | True, visible | True)):
+        ours = model(items, z, t, position, mask, seen)
+        naive = naive_velocity(model, items, z, t, position, mask, seen)
+        assert (ours - naive).abs().max() < 1e-6
+        direction = torch.randn(z.shape, generator=g).double()
+        weights = list(model.parameters())
+        ours, naive = (torch.autograd.grad((v*direction).sum(), weights) for v in (ours, naive))
+        for one, other in zip(ours, naive, strict=True): assert (one - other).abs().max() < 1e-6
+
+
+@torch.no_grad()
+def test_shared_times_equal_times_written_out():
+    model, items, z, position = new_model(S).waken(.3), points(3, 6), points(3, 6), torch.arange(1, 7)
+    t = torch.rand(3, 2, generator=torch.Generator().manual_seed(0))
+    written = model(items, z, t.repeat(1, 3), position)
+    assert torch.allclose(model(items, z, t, position), written, atol=1e-5)
+    for j in range(6):
+        alone = model(items, z[:, [j]], t[:, [j % 2]], position[[j]])
+        assert torch.allclose(alone, written[:, [j]], atol=1e-5)
+
+
+@torch.no_grad()
+def test_hidden_condition_equals_none():
+    model, items, z, t = new_model(S).waken(.3), points(3, 6), points(3, 4), torch.rand(3, 4)
+    position, hidden = torch.arange(1, 5), torch.zeros(3, 4, dtype=torch.bool)
+    alone = model(items[:, :0], z, t, position)
+    assert torch.allclose(model(items, z, t, position, None, hidden), alone, atol=1e-5)
 
 
 @torch.no_grad()
@@ -73,3 +136,13 @@ def test_names_of_weights_are_those_of_stored_checkpoints():
     ends = {'place', 'role', 'embed_item', 'embed_noised', 'time', 'shared', 'final', 'head'}
     assert {name.split('.')[0] for name in names} == ends | {'blocks'}
     assert {name.split('.')[2] for name in names if name.startswith('blocks')} == set(block)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('m', [0, 6])
+def test_operations_are_those_that_pytorch_counts(m):
+    model, z, t, position = new_model(S).waken(.3), points(1, 4), torch.rand(1, 4), torch.tensor([2, 4, 6, 6])
+    cache = model.prefill(points(1, 6)[:, :m])
+    with FlopCounterMode(display=False) as counter: model.cached_velocity(cache, z, t, position)
+    own = 4*S.width*S.depth*4 if m else 0    # a target's own logit and value are no matrix product
+    assert counter.get_total_flops() == model.flops(m, 4, cached=True) - own

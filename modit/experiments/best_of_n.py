@@ -5,17 +5,16 @@ __all__ = ['READS', 'SCORES', 'SHORT', 'LONG', 'RIVALS', 'best_of', 'offered', '
            'table', 'plot', 'relative_gain', 'headroom', 'claims']
 
 # %% ../../nbs/experiments/370_best_of_n.ipynb #c004
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
 from ..candidates import fan_candidates, static_candidates
 from ..evaluation import CASE_COLUMNS, protocol_counts, sample_cases, score_cases, serve
 from ..pipeline import get_corpus, get_model
-from ..report import Table, best_variants, by_method, legend_of, look, whisker
+from ..report import Table, best_variants, by_method, look
 from ..settings import require
 from ..stats import cluster_interval, paired_bootstrap
-from ..verdicts import contrast, judge, threshold_claim
+from ..verdicts import contrast, contrasts, judge, split_panels, threshold_claim
 
 # %% ../../nbs/experiments/370_best_of_n.ipynb #c007
 READS = ('validation',)
@@ -106,18 +105,9 @@ def plot(
     p,      # Page
 ) -> dict:  # label -> Figure
     "Joint minus that of the one query HPPO serves, with intervals (fig-bon, ours)."
-    fig, axes = plt.subplots(1, len(p.splits), figsize=(7.5, 2.6), sharey=True, squeeze=False)
-    for ax, split in zip(axes[0], p.splits, strict=True):
-        cases = scores['best_of_n'][scores['best_of_n'].split == split]
-        for i, rival in enumerate(RIVALS):
-            for r in contrast(cases, rival, 'hppo_single', p.s).itertuples():
-                at = p.domains.index(r.domain) + .2*(i - 1)
-                whisker(ax, at, 100*r.estimate, 100*r.low, 100*r.high, look(rival))
-        ax.axhline(0, c='0.6', lw=.8)
-        ax.set(title=f'{split} split', xticks=range(len(p.domains)), xticklabels=p.domains)
-    axes[0, 0].set_ylabel('Joint minus HPPO, one query\n(points)')
-    axes[0, -1].legend(handles=legend_of(*RIVALS), loc='center left', bbox_to_anchor=(1, .5))
-    return {'fig-bon': fig}
+    rows = contrasts(scores['best_of_n'], [(rival, 'hppo_single') for rival in RIVALS], p.s)
+    ylabel, marks = 'Joint minus HPPO, one query\n(points)', {rival: look(rival) for rival in RIVALS}
+    return {'fig-bon': split_panels(rows, p.domains, p.splits, ylabel, marks)}
 
 # %% ../../nbs/experiments/370_best_of_n.ipynb #c024
 def relative_gain(

@@ -67,7 +67,8 @@ def table(
 ) -> dict:  # label -> Table
     "The domains (tab:data)."
     rows = scores['data'].drop(columns=hidden_columns(p))
-    caption = ('Synthetic domains. Rows are sequences; positives a pattern is a median; normal is the share '
+    kind = 'Domains of folders' if p.s.folders else 'Synthetic domains'
+    caption = (f'{kind}. Rows are sequences; positives a pattern is a median; normal is the share '
                'of normal items, positive_rate that of items with the attribute, both in percent; '
                'item_patterns and held_patterns have enough held-out positives for a case on the item and '
                'the pattern split.')
@@ -81,7 +82,8 @@ def draw_shares(
     "Each domain's share of the training rows, and the paper's."
     paper = read_reported('tab-data').set_index('domain').train.reindex(rows.domain).values
     ax.barh(rows.domain, 100*rows.train/rows.train.sum(), color=LIGHT, height=.6, label='ours')
-    ax.plot(100*paper/paper.sum(), rows.domain, '|', color=DARK, ms=13, mew=2, label="the paper's")
+    if not np.isnan(paper).all():
+        ax.plot(100*paper/paper.sum(), rows.domain, '|', color=DARK, ms=13, mew=2, label="the paper's")
     ax.set(xlabel='share of the training rows (%)')
     ax.legend(loc='upper right')
 

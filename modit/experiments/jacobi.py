@@ -4,14 +4,13 @@
 __all__ = ['READS', 'SCORES', 'KINDS', 'run', 'table', 'plot', 'claims']
 
 # %% ../../nbs/experiments/450_jacobi.ipynb #c004
-import matplotlib.pyplot as plt
 import pandas as pd
 
 from ..page import check_choice
 from ..pipeline import get_corpus, get_model
-from ..report import Table, by_method, legend_of, look, whisker
+from ..report import Table, by_method, look
 from ..settings import CHOICES, override
-from ..verdicts import contrast, judge, weakest_in_each_cell
+from ..verdicts import contrast, contrasts, judge, split_panels, weakest_in_each_cell
 
 # %% ../../nbs/experiments/450_jacobi.ipynb #c009
 READS = ()
@@ -46,19 +45,9 @@ def plot(
     "Joint of the first reading minus each other, with intervals (fig-jacobi, ours)."
     first, *others = p.weights
     if not others: return {}
-    fig, axes = plt.subplots(1, len(p.splits), figsize=(7.5, 2.4), sharey=True, squeeze=False)
-    for ax, split in zip(axes[0], p.splits, strict=True):
-        cases = scores['jacobi'][scores['jacobi'].split == split]
-        for i, other in enumerate(others):
-            for r in contrast(cases, first, other, p.s).itertuples():
-                at = p.domains.index(r.domain) + .5*(i + .5)/len(others) - .25
-                whisker(ax, at, 100*r.estimate, 100*r.low, 100*r.high, look(other))
-        ax.axhline(0, c='0.6', lw=.8)
-        ax.set(title=f'{split} split', xticks=range(len(p.domains)), xticklabels=p.domains)
-        ax.margins(x=.2)
-    axes[0, 0].set_ylabel(f'Joint, {look(first).label.lower()} minus …\n(points)')
-    axes[0, -1].legend(handles=legend_of(*others), loc='center left', bbox_to_anchor=(1, .5))
-    return {'fig-jacobi': fig}
+    rows = contrasts(scores['jacobi'], [(first, other) for other in others], p.s)
+    ylabel, marks = f'Joint, {look(first).label.lower()} minus …\n(points)', {x: look(x) for x in others}
+    return {'fig-jacobi': split_panels(rows, p.domains, p.splits, ylabel, marks, by='b')}
 
 # %% ../../nbs/experiments/450_jacobi.ipynb #c018
 def claims(

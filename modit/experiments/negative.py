@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'REWARDS', 'COLUMNS', 'KNOB', 'mean_cosine', 'duplicated', 'cosines_of', 'collapse', 'long_run',
-           'departures', 'kept_round', 'departed', 'tolerances', 'filtered', 'knob', 'run', 'columns', 'table',
+           'departures', 'kept_round', 'departed', 'tolerances', 'filtered', 'knob', 'run', 'paid', 'columns', 'table',
            'pairs_of', 'draw_departures', 'draw_knob', 'plot', 'collapsed', 'knob_moves', 'most_ragged', 'stays_at_sft',
            'claims']
 
@@ -19,11 +19,13 @@ from ..pipeline import get_corpus, get_history, get_model, long_off_policy
 from ..report import BLUE, LIGHT, ORANGE, Look, Table, by_method, legend_of, look, whisker
 from ..settings import override, require
 from ..stats import holm, paired_bootstrap
-from ..verdicts import contrast, judge, threshold_claim, weakest_in_each_cell
+from ..verdicts import contrast, contrasts, draw_differences, judge, threshold_claim
+from ..verdicts import weakest_in_each_cell
 
 # %% ../../nbs/experiments/430_negative.ipynb #c007
 READS = ()
 SCORES = ('negative', 'negative_collapse', 'negative_epsilon')
+REWARDS = ('proxy', 'local', 'bank')
 
 def mean_cosine(
     queries, # (cases, n, d) unit
@@ -81,7 +83,7 @@ def departures(
     "The references and the departures from them."
     models = {stage: get_model(p.s, stage, domain) for stage in ('sft', 'off_policy', 'pareto')}
     models |= dict(duplicates=get_model(duplicated(p.s), 'pareto', domain), long=long_run(p, domain))
-    for reward in ('proxy', 'local'):
+    for reward in REWARDS:
         if reward in p.rewards: models[reward] = get_model(p.s, reward, domain, -1)
     return models | dict(true=get_model(p.s, 'off_policy', domain, -1))
 
@@ -134,8 +136,6 @@ def knob(
     return pd.concat(rows, ignore_index=True)
 
 # %% ../../nbs/experiments/430_negative.ipynb #c025
-REWARDS = ('local', 'proxy')
-
 def run(
     p, # Page: rewards
 ) -> dict: # negative and negative_epsilon: per-case scores; negative_collapse: cosines
@@ -145,13 +145,16 @@ def run(
     return dict(negative=departed(p), negative_collapse=collapse(p), negative_epsilon=knob(p))
 
 # %% ../../nbs/experiments/430_negative.ipynb #c028
-COLUMNS = ('sft', 'pareto', 'duplicates', 'true', 'local', 'proxy', 'off_policy', 'long')
+COLUMNS = ('sft', 'pareto', 'duplicates', 'true', 'local', 'bank', 'proxy', 'off_policy', 'long')
+
+def paid(cases, p): return [x for x in p.rewards if x in set(cases.method)] # false rewards that were scored
 
 def columns(
-    p, # Page: rewards
+    cases, # scores of `departed`
+    p,     # Page: rewards
 ) -> list:
     "The methods of the table that were run, in order."
-    return [m for m in COLUMNS if m not in REWARDS or m in p.rewards]
+    return [m for m in COLUMNS if m not in REWARDS or m in paid(cases, p)]
 
 # %% ../../nbs/experiments/430_negative.ipynb #c029
 def table(
@@ -161,17 +164,20 @@ def table(
     "Departures from the recipe, and the tolerance as a knob (app. Negative results)."
     swept = scores['negative_epsilon'].groupby(['split', 'epsilon'])
     means = swept[['attr', 'same', 'joint', 'kept_round']].mean().reset_index()
-    joint = by_method(scores['negative'], columns(p))
+    methods = columns(scores['negative'], p)
+    joint = by_method(scores['negative'], methods)
     told = f'The filter tolerance on {p.domains[0]}: mean scores and the round that validation kept.'
-    return {'tab-negative': Table(joint, 'Joint (percent) of departures from the recipe.', columns(p)),
+    return {'tab-negative': Table(joint, 'Joint (percent) of departures from the recipe.', methods),
             'tab-epsilon': Table(means, told)}
 
 # %% ../../nbs/experiments/430_negative.ipynb #c038
 def pairs_of(
-    p, # Page: rewards
+    cases, # scores of `departed`
+    p,     # Page: rewards
 ) -> list: # (departure, reference)
     "Each departure and its reference."
-    return [('duplicates', 'pareto'), *((reward, 'true') for reward in p.rewards), ('long', 'off_policy')]
+    false = [(reward, 'true') for reward in paid(cases, p)]
+    return [('duplicates', 'pareto'), *false, ('long', 'off_policy')]
 
 # %% ../../nbs/experiments/430_negative.ipynb #c039
 def draw_departures(
@@ -181,12 +187,12 @@ def draw_departures(
     p,      # Page
 ):
     "One metric of each departure against its reference, in every cell, with intervals."
-    for i, (a, b) in enumerate(pairs_of(p)):
+    for i, (a, b) in enumerate(pairs_of(cases, p)):
         rows = contrast(cases, a, b, p.s, column)
         for r, shift in zip(rows.itertuples(), np.linspace(-.3, .3, len(rows)), strict=True):
             seen = look(a)._replace(filled=r.split == 'item')
             whisker(ax, i + shift, 100*r.estimate, 100*r.low, 100*r.high, seen, along='x', markersize=4)
-    names = [f'{look(a).label}\nminus {look(b).label}' for a, b in pairs_of(p)]
+    names = [f'{look(a).label}\nminus {look(b).label}' for a, b in pairs_of(cases, p)]
     ax.axvline(0, c=LIGHT, lw=.8, zorder=0)
     ax.set(yticks=range(len(names)), yticklabels=names, title=column.title(), xlabel='points')
 
@@ -199,17 +205,13 @@ def draw_knob(
     p,     # Page: eps
 ):
     "Attr and Same at each tolerance against the first, with intervals."
-    values = tolerances(p)
-    for i, epsilon in enumerate(values[1:]):
-        for j, (column, seen) in enumerate(KNOB.items()):
-            rows = contrast(swept, f'eps {epsilon:g}', f'eps {values[0]:g}', p.s, column)
-            for r in rows.itertuples():
-                shift = .2*(2*j + (r.split != 'item') - 1.5)
-                mark = seen._replace(filled=r.split == 'item')
-                whisker(ax, i + shift, 100*r.estimate, 100*r.low, 100*r.high, mark, markersize=4)
-    ax.axhline(0, c=LIGHT, lw=.8, zorder=0)
-    names = [f'{x:g}' for x in values[1:-1]] + ['none']
-    ax.set(xticks=range(len(values) - 1), xticklabels=names[:len(values) - 1])
+    first, *others = (f'eps {epsilon:g}' for epsilon in tolerances(p))
+    pairs = [(other, first) for other in others]
+    rows = pd.concat([contrasts(swept, pairs, p.s, column) for column in KNOB])
+    rows = rows.assign(mark=list(zip(rows.column, rows.split, strict=True)))
+    marks = {(k, x): seen._replace(filled=x == 'item') for k, seen in KNOB.items() for x in p.splits}
+    draw_differences(ax, rows, others, marks, across='a', by='mark', markersize=4)
+    ax.set_xticklabels([f'{x:g}' for x in tolerances(p)[1:-1]] + ['none'])
 
 # %% ../../nbs/experiments/430_negative.ipynb #c041
 def plot(
@@ -280,11 +282,11 @@ def claims(
     scores, # of `run`
     p,      # Page
 ) -> list:
-    "C26 to C30; C28 only where both false rewards were run."
+    "C26 to C30; C28 only where both banks were run."
     cases, found = scores['negative'], [judge('C26', collapsed(scores['negative_collapse'], p.s))]
     found.append(judge('C27', stays_at_sft(cases, p.s)))
-    if set(REWARDS) <= set(p.rewards):
-        false = [contrast(cases, 'true', reward, p.s) for reward in REWARDS]
+    if {'local', 'bank'} <= set(paid(cases, p)):
+        false = [contrast(cases, 'true', bank, p.s) for bank in ('local', 'bank')]
         found.append(judge('C28', weakest_in_each_cell(*false)))
     found.append(judge('C29', contrast(cases, 'long', 'sft', p.s, side=-1)))
     return [*found, judge('C30', most_ragged(knob_moves(scores['negative_epsilon'], p)), 1)]

@@ -4,13 +4,12 @@
 __all__ = ['READS', 'SCORES', 'methods', 'scores_of_run', 'run', 'table', 'plot', 'claims']
 
 # %% ../../nbs/experiments/410_seeds.ipynb #c004
-import matplotlib.pyplot as plt
 import pandas as pd
 
 from ..pipeline import get_corpus, get_history, get_model
-from ..report import Table, by_method, legend_of, look, whisker
+from ..report import Table, by_method, look
 from ..settings import override, require
-from ..verdicts import contrast, judge, weakest_in_each_cell
+from ..verdicts import contrast, contrasts, judge, split_panels, weakest_in_each_cell
 
 # %% ../../nbs/experiments/410_seeds.ipynb #c007
 READS = ()
@@ -68,19 +67,9 @@ def plot(
     p,      # Page
 ) -> dict:  # label -> Figure
     "Joint of every run minus SFT, with intervals (fig-seed, ours)."
-    seeds = methods(p)
-    fig, axes = plt.subplots(1, len(p.splits), figsize=(7.5, 2.6), sharey=True, squeeze=False)
-    for ax, split in zip(axes[0], p.splits, strict=True):
-        cases = scores['seeds'][scores['seeds'].split == split]
-        for i, seed in enumerate(seeds):
-            for r in contrast(cases, seed, 'sft', p.s).itertuples():
-                at = p.domains.index(r.domain) + .5*(i + .5)/len(seeds) - .25
-                whisker(ax, at, 100*r.estimate, 100*r.low, 100*r.high, look(seed))
-        ax.axhline(0, c='0.6', lw=.8)
-        ax.set(title=f'{split} split', xticks=range(len(p.domains)), xticklabels=p.domains)
-    axes[0, 0].set_ylabel('Joint, a run minus SFT\n(points)')
-    axes[0, -1].legend(handles=legend_of(*seeds), loc='center left', bbox_to_anchor=(1, .5))
-    return {'fig-seed': fig}
+    marks = {seed: look(seed) for seed in methods(p)}
+    rows = contrasts(scores['seeds'], [(seed, 'sft') for seed in marks], p.s)
+    return {'fig-seed': split_panels(rows, p.domains, p.splits, 'Joint, a run minus SFT\n(points)', marks)}
 
 # %% ../../nbs/experiments/410_seeds.ipynb #c019
 def claims(

@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'TARGETS', 'ROWS', 'METRICS', 'SHOWN', 'target_depths', 'target_query', 'sharper', 'answers_of',
-           'run', 'rows_of', 'table', 'pairs_of', 'draw_differences', 'plot', 'claims']
+           'run', 'rows_of', 'table', 'pairs_of', 'draw_metric', 'plot', 'claims']
 
 # %% ../../nbs/experiments/420_targets.ipynb #c004
 from functools import partial
@@ -13,9 +13,9 @@ import pandas as pd
 
 from ..ordering import centroid
 from ..pipeline import get_corpus, get_model
-from ..report import LIGHT, Table, legend_of, look, whisker
+from ..report import Table, legend_of, look
 from ..settings import override, require
-from ..verdicts import contrast, judge, weakest_in_each_cell
+from ..verdicts import contrast, contrasts, draw_differences, judge, weakest_in_each_cell
 
 # %% ../../nbs/experiments/420_targets.ipynb #c007
 READS = ()
@@ -92,22 +92,18 @@ def pairs_of(
     return {'as queries': queries, 'trained on': [(f'sft_{t}', 'sft') for t in sharper(p)]}
 
 # %% ../../nbs/experiments/420_targets.ipynb #c027
-def draw_differences(
+def draw_metric(
     ax,     # matplotlib Axes
     cases,  # scores of `run`
     pairs,  # (sharper, centroid) methods
     column, # metric
-    p,      # Page: domains
+    p,      # Page: domains, splits
 ):
     "One metric's differences in every cell, with intervals."
-    rows = pd.concat([contrast(cases, a, b, p.s, column) for a, b in pairs])
-    marks = rows[['a', 'split']].drop_duplicates().apply(tuple, axis=1).tolist()
-    for r in rows.itertuples():
-        shift = .2*(marks.index((r.a, r.split)) - (len(marks) - 1)/2)
-        seen = look(r.a)._replace(filled=r.split == 'item')
-        whisker(ax, p.domains.index(r.domain) + shift, 100*r.estimate, 100*r.low, 100*r.high, seen)
-    ax.axhline(0, c=LIGHT, lw=.8, zorder=0)
-    ax.set(xticks=range(len(p.domains)), xticklabels=p.domains)
+    marks = {(a, split): look(a)._replace(filled=split == 'item') for a, _ in pairs for split in p.splits}
+    rows = contrasts(cases, pairs, p.s, column)
+    rows = rows.assign(mark=list(zip(rows.a, rows.split, strict=True)))
+    draw_differences(ax, rows, p.domains, marks, by='mark')
 
 # %% ../../nbs/experiments/420_targets.ipynb #c029
 SHOWN = dict(attr='Attr', same='Same', joint='Joint')
@@ -122,7 +118,7 @@ def plot(
     fig, axes = plt.subplots(len(compared), 3, figsize=(7.5, .4 + 1.8*len(compared)), squeeze=False)
     for line, (title, pairs) in zip(axes, compared.items(), strict=True):
         for ax, (column, label) in zip(line, SHOWN.items(), strict=True):
-            draw_differences(ax, scores['targets'], pairs, column, p)
+            draw_metric(ax, scores['targets'], pairs, column, p)
             ax.set_title(f'{label}, {title}')
         line[0].set_ylabel('points, sharper\nminus centroid')
         handles = legend_of(*(a for a, _ in pairs))

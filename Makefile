@@ -7,6 +7,7 @@ PROFILE ?= mini
 PYTHON  ?= python3
 BIN     := .venv/bin
 STAMP   := .venv/.stamp
+SITE    := .venv/.docs
 
 # One thread a process: small models run faster as several processes side by side.
 export OMP_NUM_THREADS := 1
@@ -20,7 +21,7 @@ export MALLOC_TOP_PAD_ := 67108864
 unexport JUPYTER_PATH
 
 .DEFAULT_GOAL := help
-.PHONY: main paper figures check test hooks lab bench clean help
+.PHONY: main paper public figures check test docs links hooks lab bench clean help
 
 main: $(STAMP)     ## run the main experiment (data, density, main table, bootstrap) and print the main table
 	@$(BIN)/modit main --profile $(PROFILE)
@@ -28,14 +29,24 @@ main: $(STAMP)     ## run the main experiment (data, density, main table, bootst
 paper: $(STAMP)    ## run every experiment of the paper
 	@$(BIN)/modit main paper --profile $(PROFILE)
 
+public: $(STAMP)   ## get, embed and train on WordNet and tweets, into figures/public
+	@$(BIN)/modit public
+	@$(BIN)/modit main public --profile public
+
 figures: $(STAMP)  ## redraw tables and figures from the committed scores; trains nothing
 	@$(BIN)/modit figures --profile $(PROFILE)
 
 check: $(STAMP)    ## before a commit, within a minute: export, style, contracts, and the pages that changed
 	@$(BIN)/python -m pytest -m 'not slow' --changed tests/test_repo.py tests/test_style.py tests/test_notebooks.py
 
-test: $(STAMP)     ## run all tests, whole runs and kills included (about a quarter of an hour)
+test: $(STAMP)     ## run all tests, whole runs and kills included (about ten minutes)
 	@$(BIN)/python -m pytest
+
+docs: $(SITE)      ## build the site of all pages into build/docs, which needs no network to be read
+	@$(BIN)/python docs/build.py
+
+links: $(SITE)     ## follow the site's links to elsewhere, with a network
+	@$(BIN)/python docs/build.py --external
 
 hooks: $(STAMP)    ## let git clean, export and lint at every commit, and merge notebooks cell by cell
 	@$(BIN)/pre-commit install
@@ -59,4 +70,8 @@ $(STAMP): pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q --upgrade pip -c requirements.lock
 	$(BIN)/python -m pip install -q -c requirements.lock -e ".[dev]"
+	@touch $@
+
+$(SITE): $(STAMP)
+	$(BIN)/python -m pip install -q -c requirements.lock -e ".[docs]"
 	@touch $@

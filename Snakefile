@@ -1,5 +1,5 @@
 # The runs as a graph. `modit main` and `modit sweep` start it; by hand:
-#   snakemake --workflow-profile workflow/profiles/local --config profile=mini [--dry-run] [main | paper]
+#   snakemake --workflow-profile workflow/profiles/local --config profile=mini [--dry-run] [main|paper|public]
 # What needs what is said by the table of stages (page 220), the table of variants (page 180) and two lines of
 # every experiment page, READS and SCORES; page 250 turns them into the jobs that stand here as rules.
 # The path of every stage bears a key of the settings, the code and the parents it was made from: a file that
@@ -11,6 +11,7 @@ from modit.sweep import sweep_jobs
 
 S = load_settings(config.get('profile', 'mini'))
 MAIN = ('300_data', '310_density', '320_main', '380_bootstrap')
+PUBLIC = (*MAIN, '330_order', '340_candidate_pool', '350_pareto', '440_baselines')
 
 PAGES = {name: page_job(S, name) for name in experiments()}
 SWEPT_STAGES, SWEPT = sweep_jobs(config['sweep']) if 'sweep' in config else ({}, {})
@@ -22,6 +23,9 @@ rule main:
 
 rule paper:
     input: [job.output for job in PAGES.values()]
+
+rule public:
+    input: [PAGES[name].output for name in PUBLIC]
 
 rule sweep:
     input: list(SWEPT)

@@ -4,10 +4,12 @@
 
 # %% auto #0
 __all__ = ['seconds', 'peak_flops', 'bench_training', 'uncached', 'bench_sampling', 'bench_packed', 'bench_labelling',
-           'bench_bootstrap', 'bench']
+           'random_retriever', 'bench_expand', 'bench_bootstrap', 'bench']
 
 # %% ../nbs/260_bench.ipynb #c003
 import time
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -18,6 +20,7 @@ from .hppo import implicit_scores
 from .model import new_model
 from .pretrain import continuation_loss, continuation_rows
 from .retrieval import VectorIndex
+from .retriever import Retriever, filled_up, make_catalogue, settings_alone
 from .sphere import normalize, sample_sphere
 from .stats import bootstrap_contrasts, resample_counts
 from .store import stream
@@ -52,7 +55,7 @@ def bench_training(
     model, rng = new_model(s), stream(s.seed, 'bench')
     rows = continuation_rows(rng.standard_normal((s.batch, s.seq_len, s.dim), dtype=np.float32), s, rng)
     rows['items'] = normalize(rows['items'])
-    optimiser = torch.optim.AdamW(model.parameters(), 1e-4, foreach=True)
+    optimiser = torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
     def step():
         continuation_loss(model, rows).backward()
         optimiser.step()
@@ -132,17 +135,52 @@ def bench_labelling(
             dict(what=paper, value=searched/127, aim='>= 1')]
 
 # %% ../nbs/260_bench.ipynb #c028
+def random_retriever(
+    s,   # Settings of a profile
+    n,   # items
+    dim, # of their embeddings
+) -> Retriever:
+    "A retriever over random items, as slow as a trained one."
+    alone, rng = settings_alone(replace(s, dim=dim), s.domains[0]), stream(s.seed, 'bench', 'expand')
+    catalogue = make_catalogue(SimpleNamespace(items=rng.standard_normal((n, dim), dtype=np.float32)))
+    facts = dict(probe=catalogue.items[0], bias=np.zeros(1, np.float32), centroids=catalogue.items[:100])
+    return Retriever(alone, new_model(alone).waken(), facts, {}, catalogue=catalogue)
+
+# %% ../nbs/260_bench.ipynb #c029
+def bench_expand(
+    s,         # Settings
+    n=118_000, # items
+    dim=384,   # of their embeddings
+) -> list:     # of dicts: what, value, aim
+    "Time of a list, how it is shared out, and how it compares with averaging."
+    retriever = random_retriever(s, n, dim)
+    goods, seeds = retriever.catalogue, np.arange(s.prefix_len)
+    x, valid = filled_up([goods.items[seeds]])
+    query, k = retriever.queries([seeds]), s.k + len(seeds)
+    def average(): goods.index.search(normalize(goods.items[seeds].mean(0))[None], k)
+    with torch.no_grad(): prefix = seconds(lambda: retriever.model.prefill(x, valid))
+    integrated = seconds(lambda: retriever.queries([seeds])) - prefix
+    search = seconds(lambda: goods.index.search(query, k))
+    whole = seconds(lambda: retriever.expand(seeds, s.k))
+    parts = dict(prefix=prefix, integration=integrated, search=search)
+    rows = [dict(what=f'a list, share of {name}', value=part/whole, aim='') for name, part in parts.items()]
+    times, what = whole/seconds(average), f'a list from {n:,} items of {dim} dimensions, seconds'
+    rows.append(dict(what='a list, over averaging with the same index', value=times, aim='<= 3'))
+    return [*rows, dict(what=what, value=whole, aim='< 0.06')]
+
+# %% ../nbs/260_bench.ipynb #c032
 def bench_bootstrap() -> dict: # what, value, aim
     "Seconds of 24 contrasts of 10,000 resamples of 500 cases, counts included."
     values = stream(0, 'bench').normal(size=(500, 24))
     def contrasts(): bootstrap_contrasts(values, resample_counts(500, 10_000, stream(0, 'counts')))
     return dict(what='bootstrap of 24 contrasts, seconds', value=seconds(contrasts), aim='< 0.5')
 
-# %% ../nbs/260_bench.ipynb #c031
+# %% ../nbs/260_bench.ipynb #c035
 def bench(
     s, # Settings
+    n=118_000, # items that a list is made from
 ) -> pd.DataFrame: # what, value, aim
     "All ratios, in one run on one thread."
     torch.set_num_threads(1)
-    rows = [bench_training(s), bench_sampling(s), bench_packed(s), *bench_labelling(s), bench_bootstrap()]
-    return pd.DataFrame(rows)
+    training = [bench_training(s), bench_sampling(s), bench_packed(s), *bench_labelling(s)]
+    return pd.DataFrame([*training, *bench_expand(s, n), bench_bootstrap()])

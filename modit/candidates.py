@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from fastcore.basics import patch
 
+from .audit import audit_labels
 from .baselines import steer
 from .evaluation import average_pool, case_noise
 from .flow import generate
@@ -109,12 +110,13 @@ def label_pool(
     families:dict, # name -> candidates (n, c, d)
     k:int,         # neighbours
 ) -> Pool:
-    "Online reward and purity of every candidate (Algorithm 2, lines 3 and 7)."
+    "Online reward and purity of every candidate, unless an inexact index fails its audit (Algorithm 2)."
+    audit_labels(corpus, cases, families, k)
     candidates = np.concatenate(list(families.values()), 1)
     n, c, d = candidates.shape
     own, pattern = np.repeat(cases.sequence, c, axis=0), np.repeat(cases.pattern, c)
     ids = search(corpus.index, candidates.reshape(n*c, d), k, own=own)
-    scores = score_queries(ids, corpus.attribute, corpus.pattern, pattern)
+    scores = score_queries(ids, corpus.labels, corpus.pattern, pattern)
     joint, same = (scores[name].values.reshape(n, c) for name in ('joint', 'same'))
     names = np.repeat(list(families), [x.shape[1] for x in families.values()])
     return Pool(cases, candidates, joint, same, tuple(names.tolist()))

@@ -89,7 +89,7 @@ def score_cases(
     "Per-case metrics of queries, the case's own items excluded."
     head = cases[:len(cases) if retrieved is None else retrieved]
     ids = search(corpus.index, queries[:len(head)], s.k, own=head.sequence)
-    found = score_queries(ids, corpus.attribute, corpus.pattern, head.pattern)
+    found = score_queries(ids, corpus.labels, corpus.pattern, head.pattern)
     found = found[['attr', 'same', 'joint', 'cond']].reset_index(drop=True)
     auc = direction_auc(queries, corpus.items[cases.prefix], corpus.items[cases.tail])
     rows = pd.DataFrame(dict(case=np.arange(len(cases)), pattern=cases.pattern))

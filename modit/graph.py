@@ -5,11 +5,14 @@
 # %% auto #0
 __all__ = ['TOGETHER', 'MAIN_VARIANTS', 'Job', 'made_from', 'changes', 'job_file', 'stage_job', 'stage_jobs', 'main_stages',
            'is_ledger', 'pages_before', 'takes_models', 'page_job', 'repository_lock', 'check_workflow', 'snakemake',
-           'show_results', 'run_graph', 'has_scores', 'redraw']
+           'show_results', 'run_graph', 'has_scores', 'redraw_pages', 'redraw']
 
 # %% ../nbs/250_graph.ipynb #c002
 import json, re, shlex, subprocess, sys, time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,9 +20,11 @@ from .hppo import VARIANTS
 from .notebooks import executed_path, experiment_path, experiments, exported_code
 from .notebooks import page_constant, run_marker, steady_environment
 from .page import LEDGER, owner_of, redraw_page
-from .pipeline import STAGES, stage_path
+from .pipeline import stage_path, stages_of
+from .report import read_reported
 from .settings import Settings, load_settings, repo_root
 from .store import fingerprint, runs_dir
+from .verdicts import not_run, update_claims
 
 # %% ../nbs/250_graph.ipynb #c005
 TOGETHER = ('domain', 'pool') # made by the job of whatever asks for them
@@ -37,14 +42,14 @@ class Job(NamedTuple):
 def made_from(
     stage:str,  # of STAGES, or hppo for the main variants together
     domain,     # for stages of one domain
-    domains,    # of the settings
+    s,          # Settings: domains, and whether they lie in folders
 ) -> list:      # of (stage, domain)
     "The jobs whose results a stage is made from."
-    found = []
-    for parent in STAGES[MAIN_VARIANTS[-1] if stage == 'hppo' else stage].parents:
-        if parent == 'corpora': found += [('corpus', d) for d in domains]
-        elif parent in TOGETHER: found += made_from(parent, domain, domains)
-        else: found.append((parent, None if STAGES[parent].shared else domain))
+    found, table = [], stages_of(s)
+    for parent in table[MAIN_VARIANTS[-1] if stage == 'hppo' else stage].parents:
+        if parent == 'corpora': found += [('corpus', d) for d in s.domains]
+        elif parent in TOGETHER: found += made_from(parent, domain, s)
+        else: found.append((parent, None if table[parent].shared else domain))
     return list(dict.fromkeys(found))
 
 # %% ../nbs/250_graph.ipynb #c011
@@ -76,7 +81,7 @@ def stage_job(
     if stage == 'hppo': words += ['--variant', 'all']
     if other: words += ['--overrides', json.dumps(other, sort_keys=True)]
     name = '_'.join(filter(None, [stage, domain, fingerprint(output) if other else '']))
-    inputs = [job_file(s, *parent) for parent in made_from(stage, domain, s.domains)]
+    inputs = [job_file(s, *parent) for parent in made_from(stage, domain, s)]
     return Job(name, shlex.join(words), output, inputs)
 
 # %% ../nbs/250_graph.ipynb #c020
@@ -91,7 +96,7 @@ def stage_jobs(
         job = stage_job(s, stage, domain)
         if job.output in found: continue
         found[job.output] = job
-        ahead += made_from(stage, domain, s.domains)
+        ahead += made_from(stage, domain, s)
     return found
 
 def main_stages(s): return [('hppo', d) for d in s.domains] # what most pages stand on
@@ -206,16 +211,34 @@ def has_scores(
     needed = {*page_constant(name, 'READS'), *page_constant(name, 'SCORES')} - {*LEDGER}
     return all((repo_root()/'figures'/profile/'cases'/f'{score}.csv.gz').exists() for score in needed)
 
-# %% ../nbs/250_graph.ipynb #c049
+# %% ../nbs/250_graph.ipynb #c050
+def redraw_pages(
+    names,       # of experiments, none of which reads what another writes
+    profile:str, # a profile of settings.ini
+) -> list:       # labels and numbers of claims that were written
+    "Redraw pages and say what each has drawn, in their order."
+    draw, written = partial(redraw_page, profile=profile), []
+    def say(found):
+        for name, labels in zip(names, found, strict=True):
+            print(f'{name}: {" ".join(labels)}', flush=True)
+            written.extend(labels)
+        return written
+    if sys.platform != 'linux': return say(map(draw, names))
+    with ProcessPoolExecutor(2, get_context('fork')) as pool: return say(pool.map(draw, names))
+
+# %% ../nbs/250_graph.ipynb #c051
 def redraw(
     profile='mini', # a profile of settings.ini
 ) -> list:          # names that were redrawn
     "Redraw tables and figures from the committed scores; trains nothing. Raises `ValueError` without scores."
     load_settings(profile)
-    drawn = [name for name in sorted(experiments(), key=is_ledger) if has_scores(profile, name)]
+    found = [name for name in experiments() if has_scores(profile, name)]
     for name in experiments():
-        if name not in drawn: print(f'{name}: no scores in figures/{profile}/cases, passed over')
-    if all(is_ledger(name) for name in drawn):
+        if name not in found: print(f'{name}: no scores in figures/{profile}/cases, passed over')
+    pages = [name for name in found if not is_ledger(name)]
+    if not pages:
         raise ValueError(f'figures/{profile}/cases holds no scores; run `make main PROFILE={profile}` first')
-    for name in drawn: print(f'{name}: {" ".join(redraw_page(name, profile=profile))}', flush=True)
-    return drawn
+    silent = set(read_reported('claims').id).difference(redraw_pages(pages, profile))
+    update_claims(repo_root()/'figures'/profile, not_run(sorted(silent)))
+    redraw_pages([name for name in found if is_ledger(name)], profile)
+    return found

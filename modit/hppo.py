@@ -38,13 +38,11 @@ def implicit_scores(
     scale=1., # guidance scale of the velocity that is scored
 ) -> torch.Tensor: # (B, c) scores, mean over the draws
     "Negative flow-matching loss of every candidate in one packed pass (s_theta, sec. HPPO)."
-    B, c = targets.shape[:2]
     D = t.shape[1]
-    place = torch.full((c*D,), prefix.shape[1], device=prefix.device)
-    def shared(draws): return draws[:, None].expand(B, c, *draws.shape[1:]).flatten(1, 2)
     repeated = targets.repeat_interleave(D, 1)
-    loss = flow_loss(model, prefix, repeated, place, shared(t), shared(noise), jacobi, scale=scale)
-    return -loss.view(B, c, D).mean(2)
+    place = torch.full((repeated.shape[1],), prefix.shape[1], device=prefix.device)
+    loss = flow_loss(model, prefix, repeated, place, t, noise, jacobi, scale=scale)
+    return -loss.unflatten(1, (-1, D)).mean(2)
 
 # %% ../nbs/180_hppo.ipynb #c010
 def pair_margins(
@@ -100,7 +98,8 @@ class Variant:
     new_cases: bool = True           # each round takes the next cases of the stream
     stop: bool = True                # rounds end when validation Joint stops improving
     families: tuple = ('static', 'policy') # candidates that are compared
-    reward: str = 'joint'            # joint, proxy or local (page 175)
+    reward: str = 'joint'            # joint, local, bank or proxy (page 175)
+    extends: str = ''                # the run whose rounds it begins with
 
 # %% ../nbs/180_hppo.ipynb #c021
 SINGLE = dict(rounds=1, steps='off_policy_steps')
@@ -115,9 +114,11 @@ VARIANTS = dict(
     hybrid_probe=Variant(
         'Hybrid + probe', 'candidate_pool', families=('static', 'policy', 'probe'), **SINGLE),
     same_cases=Variant('Same cases', 'rounds', new_cases=False, stop=False),
-    pareto_through=Variant('Pareto, no stop', 'guidance', tolerance=0., stop=False),
+    adaptive_through=Variant('Adaptive, no stop', 'filter', stop=False, extends='adaptive'),
+    pareto_through=Variant('Pareto, no stop', 'filter', tolerance=0., stop=False, extends='pareto'),
     proxy=Variant('Predicted reward', 'negative', reward='proxy', **SINGLE),
-    local=Variant('Local reward', 'negative', reward='local', **SINGLE))
+    local=Variant('Local reward', 'negative', reward='local', **SINGLE),
+    bank=Variant('Bank of selected cases', 'negative', reward='bank', **SINGLE))
 
 def looked_up(s, value): return getattr(s, value) if isinstance(value, str) else value # a field, in numbers
 

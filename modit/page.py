@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SPLITS', 'LEDGER', 'Page', 'slug', 'results_folder', 'settings_of', 'check_choice', 'resolve', 'injected', 'given_in',
-           'open_page', 'owner_of', 'restricted', 'read_ledger', 'served', 'redraw_page']
+           'page_defaults', 'open_page', 'owner_of', 'restricted', 'read_ledger', 'served', 'redraw_page']
 
 # %% ../nbs/240_page.ipynb #c003
 import ast
@@ -19,6 +19,7 @@ import pandas as pd
 import torch
 from fastcore.basics import patch
 
+from .baselines import choose
 from .evaluation import evaluate, serve
 from .notebooks import check_parameters, experiment_path, experiments, notebook_parameters
 from .notebooks import page_constant, short_name
@@ -134,6 +135,16 @@ def given_in(
     return {name: namespace[name] for name in sorted(names)}
 
 # %% ../nbs/240_page.ipynb #c029
+def page_defaults(
+    path, # of the page
+    s,    # Settings: domains
+) -> dict: # name -> value
+    "What a page's parameters are when nobody says anything."
+    found = {k: default for k, (_, default) in notebook_parameters(path).items()}
+    if not {*(found.get('domains') or ())} <= {*s.domains}: found['domains'] = None
+    return found
+
+# %% ../nbs/240_page.ipynb #c032
 def open_page(
     name:str,       # of an experiment, with or without its number
     namespace=None, # globals() of the notebook itself
@@ -141,9 +152,11 @@ def open_page(
 ) -> Page:
     "Open an experiment page; raises `ValueError` for an unknown, ill-typed or unsound parameter."
     path = experiment_path(name)
-    known = {k: default for k, (_, default) in notebook_parameters(path).items()}
-    given = known | check_parameters(path, given_in(path, namespace) if namespace else parameters)
+    plain = {k: default for k, (_, default) in notebook_parameters(path).items()}
+    given = plain | check_parameters(path, given_in(path, namespace) if namespace else parameters)
     s, changed = settings_of(given['profile'], given)
+    known = page_defaults(path, s)
+    if given['domains'] == plain['domains']: given['domains'] = known['domains']
     values, usual = resolve(path.stem, s, given), resolve(path.stem, s, known)
     own = {k: v for k, v in values.items() if v != usual[k]}
     return Page(short_name(path.stem), s, values, own | changed, given['fresh'], time.time())
@@ -182,7 +195,7 @@ def read_ledger(
     if not path.exists(): raise FileNotFoundError(f'{path} is missing; run the other experiments first')
     return pd.read_csv(path, dtype=dict(held='Int64', cells='Int64') if name == 'claims' else None)
 
-# %% ../nbs/240_page.ipynb #c042
+# %% ../nbs/240_page.ipynb #c045
 @patch
 def read_other(
     self:Page,
@@ -194,8 +207,7 @@ def read_other(
     shared = {k: v for k, v in self.changed.items() if k not in self.values} # seed and overrides
     folder = results_folder(self.s, shared)
     if shared and not (folder/'cases'/f'{score}.csv.gz').exists():
-        parameters = notebook_parameters(experiment_path(name))
-        defaults = {k: default for k, (_, default) in parameters.items()}
+        defaults = page_defaults(experiment_path(name), self.s)
         other = Page(name, self.s, resolve(name, self.s, defaults), shared, False, time.time())
         other.scores(import_module(f'modit.experiments.{name}'))
     return restricted(read_cases(folder, score), self)
@@ -207,7 +219,7 @@ def missing(self:Page) -> list:
     names = page_constant(self.name, 'SCORES')
     return [name for name in names if not (self.folder/'cases'/f'{name}.csv.gz').exists()]
 
-# %% ../nbs/240_page.ipynb #c045
+# %% ../nbs/240_page.ipynb #n048
 @patch
 def scores(
     self:Page,
@@ -244,6 +256,26 @@ def score(
 
 # %% ../nbs/240_page.ipynb #c052
 @patch
+def score_chosen(
+    self:Page,
+    corpus,      # Corpus
+    method:str,  # name in the scores
+    answer,      # (Cases, and constants by name) -> queries (n, d)
+    values:list, # to choose from, a dict of constants each
+) -> pd.DataFrame: # rows of `evaluate` with the constants and valid_joint
+    "Choose a method's constants on validation and score it with them, split by split."
+    def answer_with(cases, constants): return answer(cases, **constants)
+    rows = []
+    for split in self.splits:
+        chosen, joint = choose(answer_with, values, corpus, self.s, split)
+        found = evaluate(partial(answer, **chosen), corpus, self.s, method, splits=(split,), most=self.cases)
+        rows.append(found.assign(**chosen, valid_joint=joint))
+        said = ', '.join(f'{name} {value:g}' for name, value in chosen.items())
+        print(f'{corpus.name} {split} {method}: {said}, Joint {found.joint.mean():.4f}', flush=True)
+    return pd.concat(rows, ignore_index=True)
+
+# %% ../nbs/240_page.ipynb #c055
+@patch
 def publish(
     self:Page,
     tables=None,  # label -> Table
@@ -256,11 +288,11 @@ def publish(
     if self.made: update_manifest(self.folder, self.name, self.s, self.began)
     return show_claims(update_claims(self.folder, claims)) if len(claims) else pd.DataFrame()
 
-# %% ../nbs/240_page.ipynb #c054
+# %% ../nbs/240_page.ipynb #c057
 def redraw_page(
     name:str,      # of an experiment
     **parameters,  # of the page: profile and others
-) -> list:         # labels of what was written
+) -> list:         # labels of what was written, numbers of the claims
     "Publish a page's tables, figures and claims from its scores; raises `FileNotFoundError` without them."
     p = open_page(name, **parameters)
     where = f'{p.folder}/cases'
@@ -268,6 +300,7 @@ def redraw_page(
     module = import_module(f'modit.experiments.{p.name}')
     scores = p.scores(module)
     tables, figures = module.table(scores, p), module.plot(scores, p)
-    p.publish(tables, figures, module.claims(scores, p))
+    claims = module.claims(scores, p)
+    p.publish(tables, figures, claims)
     plt.close('all')
-    return [*tables, *figures]
+    return [*tables, *figures, *(claim['id'] for claim in claims)]

@@ -4,12 +4,12 @@ r"""A stage's result lies in a file whose name holds a key: the settings it read
 
 # %% auto #0
 __all__ = ['TABLES', 'NO_NUMBERS', 'WORLD', 'MODEL', 'FIT', 'SEQUENCES', 'SAMPLER', 'FAN', 'POOL', 'ROUND', 'VALIDATE', 'CORPUS',
-           'PRETRAIN', 'CPT', 'SFT', 'PREFERENCE', 'STAGES', 'UNKEYED', 'WORDS', 'HISTORY', 'acts', 'is_table',
-           'meaning', 'module_file', 'code_of', 'imported', 'imports_of', 'Stage', 'get_domain', 'get_pool',
-           'get_corpus', 'numbered', 'get_model', 'make_domain_file', 'make_corpus', 'working', 'make_pretrained',
-           'make_cpt', 'make_sft', 'own_streams', 'make_pool', 'make_preference', 'preference_reads', 'check_stage',
-           'stage_key', 'stage_path', 'one_maker', 'make_stage', 'get_rows', 'get_history', 'get_losses',
-           'long_off_policy']
+           'PRETRAIN', 'CPT', 'SFT', 'PREFERENCE', 'STAGES', 'FOLDER_STAGES', 'UNKEYED', 'WORDS', 'HISTORY', 'acts',
+           'is_table', 'meaning', 'module_file', 'code_of', 'imported', 'imports_of', 'Stage', 'stored_domain',
+           'get_domain', 'get_pool', 'get_corpus', 'numbered', 'get_model', 'make_domain_file', 'make_corpus',
+           'working', 'make_pretrained', 'make_cpt', 'make_sft', 'own_streams', 'make_pool', 'make_preference',
+           'preference_reads', 'stages_of', 'check_stage', 'stage_key', 'stage_path', 'one_maker', 'make_stage',
+           'get_rows', 'get_history', 'get_losses', 'long_off_policy']
 
 # %% ../nbs/220_pipeline.ipynb #c003
 import ast
@@ -26,15 +26,19 @@ from accelerate import Accelerator
 import modit
 from .candidates import Pool
 from .cpt import continue_pretraining
+from .crossing import synthetic_domain, world_constants
 from .flow import guide_of, guided_by
+from .folder import raw_sessions
 from .hppo import VARIANTS, labelled_pool, prefer
 from .model import new_model
 from .ordering import Corpus, prepare_corpus
 from .pretrain import pretrain
+from .scorer import own_domain, own_facts, scorer_of
+from .sessions import mixed_sessions
 from .settings import PER_DOMAIN
 from .sft import finetune
-from .store import fingerprint, load_arrays, runs_dir
-from .synth import domain_constants, load_domain, make_domain, make_world, save_domain
+from .store import atomic_write, fingerprint, load_arrays, runs_dir
+from .synth import load_domain, save_domain
 from .training import load_checkpoint, save_checkpoint
 
 # %% ../nbs/220_pipeline.ipynb #c006
@@ -100,11 +104,12 @@ class Stage:
     make: Callable       # (s, stage, domain, path): writes the result at `path`
     parents: tuple = ()  # stages it is made from; `corpora` are those of all domains
     reads: tuple = ()    # settings it reads; a test compares them with what it does read
-    code: str = ''       # the module it runs, with all that this imports
+    code: str = ''       # the modules it runs, with all that these import
     shared: bool = False # one for all domains
 
 # %% ../nbs/220_pipeline.ipynb #c018
-def get_domain(s, name): return load_domain(make_stage(s, 'domain', name)) # as it was generated
+def stored_domain(s, name): return load_domain(make_stage(s, 'domain', name)) # as it was generated
+def get_domain(s, name): return (own_domain if s.folders else stored_domain)(s, name)
 def get_pool(s, domain): return Pool.load(make_stage(s, 'pool', domain)) # the first, labelled pool
 
 def get_corpus(
@@ -112,7 +117,8 @@ def get_corpus(
     name:str, # domain
 ) -> Corpus:
     "The domain made ready, from the store."
-    return Corpus.load(make_stage(s, 'corpus', name))
+    corpus = Corpus.load(make_stage(s, 'corpus', name))
+    return replace(corpus, scorer=scorer_of(s, name)) # which is never saved
 
 # %% ../nbs/220_pipeline.ipynb #c020
 def numbered(path, i): return path.with_name(f'{path.stem}.{i}.safetensors') # the i-th checkpoint of a run
@@ -140,7 +146,7 @@ def _guided(model, s, stage, domain, other=None):
     return guided_by(model, other)
 
 # %% ../nbs/220_pipeline.ipynb #c022
-def make_domain_file(s, stage, domain, path): save_domain(make_domain(make_world(s), domain, s), path)
+def make_domain_file(s, stage, domain, path): save_domain(synthetic_domain(s, domain), path)
 def make_corpus(s, stage, domain, path): prepare_corpus(get_domain(s, domain), s).save(path)
 def working(path): return path.with_suffix('.work') # where a stage that is being made keeps its checkpoints
 
@@ -151,8 +157,12 @@ def make_pretrained(
     domain, # None, shared by all
     path,   # of the result
 ):
-    "Raw-sequence pretraining."
-    model, losses = pretrain(s, working(path))
+    "Raw-sequence pretraining: on sessions of the synthetic world, or of the domains' own folders."
+    draw = None
+    if s.folders:
+        corpora, raws = [get_corpus(s, d) for d in s.domains], [raw_sessions(x) for x in s.folders]
+        draw = mixed_sessions(corpora, s, raws)
+    model, losses = pretrain(s, working(path), draw)
     save_checkpoint(path, model, losses=losses)
 
 # %% ../nbs/220_pipeline.ipynb #c025
@@ -193,6 +203,11 @@ def make_pool(
     labelled_pool(sft, corpus, own_streams(s)).save(path)
 
 # %% ../nbs/220_pipeline.ipynb #c029
+def _take_over(other, folder): # the rounds of a stored run, if it is there, into a working folder
+    rounds = len(load_arrays(other)[1]['history']) if other.exists() else 0
+    for i in range(rounds):
+        atomic_write(folder/f'round-{i:03d}.safetensors', numbered(other, i).read_bytes())
+
 def make_preference(
     s,      # Settings
     stage,  # a name of VARIANTS
@@ -201,14 +216,14 @@ def make_preference(
 ):
     "A preference run under the variant of the stage's name."
     variant, sft, corpus = VARIANTS[stage], get_model(s, 'sft', domain), get_corpus(s, domain)
+    if variant.extends: _take_over(stage_path(s, variant.extends, domain), working(path))
     run = prefer(sft, corpus, own_streams(s), get_pool(s, domain), variant, working(path))
-    course = variant.rounds == 1 or not variant.stop
-    for i, model in enumerate(run.checkpoints):
-        if course: save_checkpoint(numbered(path, i), model)
+    for i, (model, row) in enumerate(zip(run.checkpoints, run.history, strict=True)):
+        save_checkpoint(numbered(path, i), model, row=row)
     save_checkpoint(path, run.policy, history=run.history, best=run.best)
 
 # %% ../nbs/220_pipeline.ipynb #c031
-WORLD = ('seed', 'dim', 'super_patterns')
+WORLD = ('seed', 'dim', 'world', 'super_patterns')
 MODEL = ('seed', 'dim', 'seq_len', 'width', 'depth', 'heads')
 FIT = ('warmup_ratio', 'min_lr_ratio', 'weight_decay', 'grad_clip')
 SEQUENCES = ('seq_len', 'prefix_len', 'order', 'normal_share')
@@ -220,9 +235,9 @@ ROUND = (*FIT, 'margin', 'beta', 'tail_weight', 'jacobi', 'hppo_lr', 'hppo_batch
 VALIDATE = ('valid_cases', 'auc_cases', 'density_cases', 'full_cases', 'prefix_len', 'guidance_scale',
             *SAMPLER, 'k')
 CORPUS = ('seed', 'clusters', 'heldout_clusters', 'valid_clusters', 'heldout_items', 'valid_patterns', 'k',
-          'index', 'label_block', 'anchors', 'ridge_alpha', 'seq_len')
-PRETRAIN = (*MODEL, *FIT, 'super_patterns', 'batch', 'condition_dropout', 'session_hop', 'pretrain_steps',
-            'pretrain_lr', 'pretrain_micro_batch', 'pretrain_jacobi')
+          'heldout_positives', 'train_positives', 'index', 'label_block', 'anchors', 'ridge_alpha')
+PRETRAIN = (*MODEL, *FIT, 'world', 'super_patterns', 'batch', 'condition_dropout', 'session_hop',
+            'pretrain_steps', 'pretrain_lr', 'pretrain_micro_batch', 'pretrain_jacobi', 'pretrain_targets')
 CPT = (*MODEL, *FIT, *SEQUENCES, 'batch', 'condition_dropout', 'guidance_branch', 'jacobi', 'train_rows',
        'repetition', 'cpt_epochs', 'cpt_lr', 'cpt_micro_batch')
 SFT = (*MODEL, *FIT, *SEQUENCES, 'batch', 'condition_dropout', 'guidance_branch', 'jacobi', 'train_rows',
@@ -241,7 +256,7 @@ def preference_reads(
 PREFERENCE = {name: Stage(make_preference, ('pool', 'sft', 'corpus'), preference_reads(v), 'hppo')
               for name, v in VARIANTS.items()}
 STAGES = dict(
-    domain=Stage(make_domain_file, (), (*WORLD, 'items', 'clusters', 'attribute_shift'), 'synth'),
+    domain=Stage(make_domain_file, (), (*WORLD, 'items', 'clusters', 'attribute_shift'), 'crossing'),
     corpus=Stage(make_corpus, ('domain',), CORPUS, 'ordering'),
     pretrained=Stage(make_pretrained, (), PRETRAIN, 'pretrain', shared=True),
     cpt=Stage(make_cpt, ('pretrained', 'corpora'), CPT, 'cpt', shared=True),
@@ -250,7 +265,13 @@ STAGES = dict(
     sft_single=Stage(make_sft, ('cpt_single', 'corpus'), SFT, 'sft'),
     pool=Stage(make_pool, ('sft', 'corpus'), (*MODEL, 'preference_run', 'guidance_branch', *POOL), 'hppo'),
     **PREFERENCE)
-UNKEYED = ('profile', 'domains', 'checkpoint_every')
+FOLDER_STAGES = {name: stage for name, stage in STAGES.items() if name != 'domain'} | dict(
+    corpus=Stage(make_corpus, (), (*CORPUS, 'dim', 'items'), 'scorer ordering'),
+    pretrained=Stage(make_pretrained, ('corpora',), tuple(k for k in PRETRAIN if k != 'super_patterns'),
+                     'sessions pretrain', shared=True))
+UNKEYED = ('profile', 'domains', 'folders', 'scorers', 'checkpoint_every')
+
+def stages_of(s): return FOLDER_STAGES if s.folders else STAGES # the table that holds for some settings
 
 # %% ../nbs/220_pipeline.ipynb #c038
 def check_stage(
@@ -259,38 +280,41 @@ def check_stage(
     domain=None, # for stages of one domain
 ):               # the domain, None for a stage that all share
     "The domain a stage is kept under; raises `ValueError` for an unknown stage or domain."
-    if stage not in STAGES: raise ValueError(f'stage {stage!r} is unknown; use one of {", ".join(STAGES)}')
-    if STAGES[stage].shared: return None
+    table = stages_of(s)
+    if stage not in table: raise ValueError(f'stage {stage!r} is unknown; use one of {", ".join(table)}')
+    if table[stage].shared: return None
     if domain in s.domains: return domain
     raise ValueError(f'stage {stage} needs one of the domains {", ".join(s.domains)}, got {domain!r}')
 
-# %% ../nbs/220_pipeline.ipynb #c040
-WORDS = ('label', 'page', 'reported') # fields of a variant that no number follows from
+# %% ../nbs/220_pipeline.ipynb #c040a
+WORDS = ('label', 'page', 'reported', 'extends') # fields of a variant that no number follows from
 
 def _values(s, keys, domain):
     "Settings by name, a domain's own where there is one a domain."
     own = [k for k in set(keys) if domain and k in PER_DOMAIN]
     return {k: s.of(k, domain) if k in own else getattr(s, k) for k in keys}
 
-def _constants(stage, domain):
+def _constants(s, stage, domain):
     "What a stage holds by value, in a list of one or none."
-    if stage == 'domain': return [domain_constants(domain)]
+    if stage == 'corpus' and s.folders: return own_facts(s, domain)
+    if stage in ('domain', 'pretrained') and not s.folders: return [world_constants(s, domain)]
     if stage not in VARIANTS: return []
     return [{k: v for k, v in vars(VARIANTS[stage]).items() if k not in WORDS}]
 
+# %% ../nbs/220_pipeline.ipynb #8a0f54a6
 def stage_key(
     s,           # Settings
     stage:str,   # of STAGES
     domain=None, # for stages of one domain
 ) -> str:        # 12 hexadecimal digits
     "Fingerprint of settings read, code run, and parents; raises `ValueError` for an unknown stage."
-    domain, made = check_stage(s, stage, domain), STAGES[stage]
+    domain, made = check_stage(s, stage, domain), stages_of(s)[stage]
     def above(parent):
         if parent != 'corpora': return stage_key(s, parent, domain)
         return [stage_key(s, 'corpus', name) for name in s.domains]
     parents = [above(name) for name in made.parents]
-    code = [code_of(m) for m in imports_of(made.code)] + [_stream_code()]
-    held = _constants(stage, domain)
+    code = [code_of(m) for m in imports_of(*made.code.split())] + [_stream_code()]
+    held = _constants(s, stage, domain)
     return fingerprint(stage, domain, _values(s, made.reads, domain), code, parents, held)
 
 # %% ../nbs/220_pipeline.ipynb #c041
@@ -329,7 +353,7 @@ def make_stage(
     path, domain = stage_path(s, stage, domain), check_stage(s, stage, domain)
     if path.exists(): return path
     with one_maker(path):
-        if not path.exists(): STAGES[stage].make(s, stage, domain, path)
+        if not path.exists(): stages_of(s)[stage].make(s, stage, domain, path)
     shutil.rmtree(working(path), ignore_errors=True)
     return path
 

@@ -4,12 +4,12 @@
 
 # %% auto #0
 __all__ = ['LOOK', 'BLACK', 'ORANGE', 'SKY', 'GREEN', 'YELLOW', 'BLUE', 'VERMILLION', 'PURPLE', 'LIGHT', 'GREY', 'DARK',
-           'METHODS', 'VERDICTS', 'PERCENT', 'PACKAGES', 'figures_dir', 'write_cases', 'read_cases', 'Look', 'look',
-           'marked', 'ring', 'whisker', 'legend_of', 'save_figure', 'in_percent', 'Table', 'write_table',
+           'METHODS', 'VERDICTS', 'NOT_RUN', 'PERCENT', 'PACKAGES', 'figures_dir', 'write_cases', 'read_cases', 'Look',
+           'look', 'marked', 'ring', 'whisker', 'legend_of', 'save_figure', 'in_percent', 'Table', 'write_table',
            'read_reported', 'side_by_side', 'by_method', 'against_paper', 'best_variants', 'with_hppo', 'locked',
            'update_manifest']
 
-# %% ../nbs/200_report.ipynb #c003
+# %% ../nbs/200_report.ipynb #c002
 import gzip, io, json, platform, resource, time, zlib
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -27,14 +27,8 @@ from .hppo import VARIANTS
 from .settings import Settings, repo_root
 from .store import atomic_write, fingerprint, runs_dir
 
-# %% ../nbs/200_report.ipynb #c006
-def figures_dir(
-    s:Settings, # only its profile matters
-) -> Path:      # figures/<profile>
-    "Where the committed results of a profile lie."
-    return repo_root()/'figures'/s.profile
-
-# %% ../nbs/200_report.ipynb #c007
+# %% ../nbs/200_report.ipynb #c005
+def figures_dir(s:Settings) -> Path: return repo_root()/'figures'/s.profile # of the committed results
 def _cases_path(folder, name): return Path(folder)/'cases'/f'{name}.csv.gz'
 
 def write_cases(
@@ -46,7 +40,7 @@ def write_cases(
     text = frame.to_csv(index=False, float_format='%.6g', lineterminator='\n')
     atomic_write(_cases_path(folder, name), gzip.compress(text.encode(), mtime=0))
 
-# %% ../nbs/200_report.ipynb #c009
+# %% ../nbs/200_report.ipynb #c007
 def _shown(path): return path.relative_to(repo_root()) if path.is_relative_to(repo_root()) else path
 
 def read_cases(
@@ -62,7 +56,7 @@ def read_cases(
         todo = 'take it from git again, or run its experiment with fresh = True'
         raise ValueError(f'{_shown(path)} is damaged ({e}); {todo}') from None
 
-# %% ../nbs/200_report.ipynb #c012
+# %% ../nbs/200_report.ipynb #c010
 LOOK = files('modit')/'modit.mplstyle'
 matplotlib.style.use(LOOK)
 
@@ -70,7 +64,6 @@ BLACK, ORANGE, SKY, GREEN = '#000000', '#E69F00', '#56B4E9', '#009E73'
 YELLOW, BLUE, VERMILLION, PURPLE = '#F0E442', '#0072B2', '#D55E00', '#CC79A7'
 LIGHT, GREY, DARK = '#BFBFBF', '#8C8C8C', '#4D4D4D'
 
-# %% ../nbs/200_report.ipynb #c013
 class Look(NamedTuple):
     "How a method or a verdict is called and drawn, everywhere."
     label: str          # what people read
@@ -78,7 +71,7 @@ class Look(NamedTuple):
     marker: str = 'o'   # of matplotlib
     filled: bool = True # hollow where not
 
-# %% ../nbs/200_report.ipynb #c015
+# %% ../nbs/200_report.ipynb #c012
 @patch(as_prop=True)
 def style(
     self:Look,
@@ -87,7 +80,7 @@ def style(
     face = self.colour if self.filled else 'white'
     return dict(ls='', color=self.colour, marker=self.marker, markerfacecolor=face)
 
-# %% ../nbs/200_report.ipynb #c017
+# %% ../nbs/200_report.ipynb #c014
 METHODS = dict(
     base=Look('Untrained', LIGHT, 's'),
     pretrained=Look('Pretrained', GREY, 'D'),
@@ -103,6 +96,7 @@ METHODS = dict(
     filtered=Look('Positives only', LIGHT, 'v'),
 )
 
+# %% ../nbs/200_report.ipynb #c015
 _SHAPES = dict(
     off_policy=(ORANGE, 'o'),
     adaptive=(GREEN, 'o'),
@@ -117,7 +111,7 @@ _SHAPES = dict(
 )
 METHODS |= {name: Look(v.label, *_SHAPES.get(name, (GREY, 'o'))) for name, v in VARIANTS.items()}
 
-# %% ../nbs/200_report.ipynb #c019
+# %% ../nbs/200_report.ipynb #c017
 METHODS |= dict(
     ascending=Look('Ascending', GREEN, '^'),
     descending=Look('Descending', VERMILLION, 'v'),
@@ -136,6 +130,10 @@ METHODS |= dict(
     target_top5=Look('Target top-5', BLACK, 'D'),
     sft_top1=Look('SFT on top-1', SKY, '^'),
     sft_top5=Look('SFT on top-5', SKY, 's'),
+)
+
+# %% ../nbs/200_report.ipynb #c019
+METHODS |= dict(
     endpoint=Look('Endpoint', BLUE, 'P'),
     anisotropic=Look('Anisotropic', ORANGE, 'P'),
     reverse=Look('Reverse', GREEN, 'P'),
@@ -169,12 +167,13 @@ VERDICTS = {
     'within noise': Look('within noise', GREY, 'o', False),
     'fails': Look('fails', VERMILLION, 'X'),
 }
+NOT_RUN = Look('not run', LIGHT, '_') # no verdict: nothing was run that the claim could be judged by
 
 def marked(
-    verdict:str, # holds, within noise or fails
+    verdict:str, # holds, within noise, fails or not run
 ) -> str:
     "A verdict with its mark, for a table."
-    marks = {'holds': '●', 'within noise': '○', 'fails': '✕'}
+    marks = {'holds': '●', 'within noise': '○', 'fails': '✕', NOT_RUN.label: '–'}
     return f'{marks[verdict]} {verdict}'
 
 # %% ../nbs/200_report.ipynb #c027

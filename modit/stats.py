@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Interval', 'resample_counts', 'bootstrap_contrasts', 'paired_bootstrap', 'cluster_bootstrap', 'cluster_interval',
-           'holm', 'verdict']
+           'jackknife_interval', 'holm', 'verdict']
 
 # %% ../nbs/190_stats.ipynb #c002
 from dataclasses import dataclass
@@ -150,7 +150,21 @@ def cluster_interval(
     half, p = t.ppf((1 + level)/2, units - 1)*error, 2*t.sf(abs(mean)/error, units - 1) if error else 1.
     return Interval(*map(float, (mean, mean - half, mean + half, p)), len(values), units)
 
-# %% ../nbs/190_stats.ipynb #c046
+# %% ../nbs/190_stats.ipynb #c042
+def jackknife_interval(
+    estimate:float, # the number, of all patterns
+    without,        # (G,) the number with each pattern left out
+    n:int,          # cases
+    level=.95,      # coverage
+) -> Interval:      # units counts patterns
+    "Any number of several patterns with Student's t; `ValueError` for fewer than two of them (ours)."
+    units = len(without)
+    if units < 2: raise ValueError(f'{units} patterns cannot tell how they differ; hold out more')
+    error = np.sqrt((units - 1)*np.var(without))
+    half, p = t.ppf((1 + level)/2, units - 1)*error, 2*t.sf(abs(estimate)/error, units - 1) if error else 1.
+    return Interval(*map(float, (estimate, estimate - half, estimate + half, p)), n, units)
+
+# %% ../nbs/190_stats.ipynb #c050
 def holm(
     p, # (m,) p-values of one family; NaN is left out
 ) -> np.ndarray: # (m,) adjusted p-values
@@ -162,7 +176,7 @@ def holm(
     adjusted[order] = np.maximum.accumulate(scaled)
     return adjusted
 
-# %% ../nbs/190_stats.ipynb #c050
+# %% ../nbs/190_stats.ipynb #c054
 def verdict(
     interval:Interval, # of the difference that the claim is about
     side:int=+1,       # the claimed sign: +1 or -1

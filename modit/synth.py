@@ -39,11 +39,12 @@ def make_world(
 # %% ../nbs/030_synth.ipynb #c010
 def domain_constants(
     name:str, # a domain of settings.ini
+    file='domains.csv', # of data_synth: a world's constants
 ) -> dict:
     "The frozen generator constants of a domain; raises `ValueError` for an unknown one."
-    table = pd.read_csv(repo_root()/'data_synth'/'domains.csv', index_col='domain')
+    table = pd.read_csv(repo_root()/'data_synth'/file, index_col='domain', comment='#')
     known = ', '.join(table.index)
-    require(name in table.index, f'domain {name!r} has no row in data_synth/domains.csv; it has {known}')
+    require(name in table.index, f'domain {name!r} has no row in data_synth/{file}; it has {known}')
     return table.loc[name].to_dict()
 
 # %% ../nbs/030_synth.ipynb #c013

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,14 @@ def run_python(code, copy):
     run = subprocess.run(command, cwd=copy, env=environment(copy), capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-3000:]
     return run.stdout
+
+
+def two_at_a_time(request, argument, call, pool=None):
+    """For a fixture: a call for every value of an argument, two at once, value -> future.
+
+    Only values of tests that will run are called; each test takes its own result, or its own error.
+    """
+    asked = [x for x in request.session.items if request.fixturename in x.fixturenames]
+    with pool or ThreadPoolExecutor(2) as pool:
+        yield {x.callspec.params[argument]: pool.submit(call, x.callspec.params[argument]) for x in asked}
+        pool.shutdown(cancel_futures=True)

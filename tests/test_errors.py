@@ -13,7 +13,7 @@ import pytest
 import torch
 from nbformat.v4 import new_code_cell, new_notebook
 
-from conftest import ROOT, environment
+from conftest import ROOT, environment, two_at_a_time
 from modit.model import new_model
 from modit.notebooks import check_parameters, execute, notebook_parameters
 from modit.ordering import Corpus, draw_groups, holdout_split, pattern_pools
@@ -40,7 +40,7 @@ def test_wrong_shapes_and_depths():
     with pytest.raises(ValueError, match='dimension 4, expected 8'): index.search(ITEMS[:, :4], 5)
     with pytest.raises(ValueError, match='pool of 50'): index.search(ITEMS, 51)
     with pytest.raises(ValueError, match='table of rows'): VectorIndex(ITEMS[0])
-    with pytest.raises(ValueError, match='flat, hnsw or ivf'): VectorIndex(ITEMS, 'tree')
+    with pytest.raises(ValueError, match='flat, hnsw, ivf, ivf_disk or milvus'): VectorIndex(ITEMS, 'tree')
 
 
 def test_patterns_too_small_for_a_case():
@@ -189,6 +189,15 @@ def test_a_sweep_is_refused_before_anything_runs(monkeypatch, name, grid, said):
     assert '\n' not in str(refusal.value)
 
 
+@pytest.fixture(scope='module')
+def typed(request):
+    "What the command says to each line."
+    def run(argv):
+        command = [sys.executable, '-c', 'from modit.command import main; main()', *argv.split()]
+        return subprocess.run(command, cwd=ROOT, env=environment(ROOT), capture_output=True, text=True)
+    yield from two_at_a_time(request, 'argv', run)
+
+
 @pytest.mark.parametrize('argv', [
     'main --profile tiny', 'main --workflow nosuch', 'figures --profile tiny', 'bench --profile tiny',
     'run no_such_experiment', 'run main --parameters [1', 'run main --parameters [1]',
@@ -198,9 +207,8 @@ def test_a_sweep_is_refused_before_anything_runs(monkeypatch, name, grid, said):
     'stage hppo D1 --variant parto',
     'stage sft D1 --overrides {"beta":-1}', 'stage sft D1 --overrides {"betta":1}', 'sweep main',
     'sweep main seed', 'sweep main seed=0 seed=1', 'sweep main sead=1'])
-def test_command_line_mistakes_exit_2_without_a_traceback(argv):
-    command = [sys.executable, '-c', 'from modit.command import main; main()', *argv.split()]
-    run = subprocess.run(command, cwd=ROOT, env=environment(ROOT), capture_output=True, text=True)
+def test_command_line_mistakes_exit_2_without_a_traceback(typed, argv):
+    run = typed[argv].result()
     assert run.returncode == 2 and 'Traceback' not in run.stderr and run.stderr.strip()
     if 'usage:' in run.stderr: return # the parser's own refusal
     assert run.stderr.startswith('modit: ') and run.stderr.strip().count('\n') == 0

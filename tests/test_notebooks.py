@@ -2,12 +2,20 @@
 
 With --changed: those that differ from the last commit, and such experiments too, at profile smoke.
 """
+import io
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from unittest.mock import patch
 
+import pytest
 from nbdev.test import test_nb as run_page
 
-from conftest import EXPERIMENTS, LIBRARY, ROOT, changed_files, environment
+from conftest import EXPERIMENTS, LIBRARY, ROOT, changed_files, environment, two_at_a_time
+from modit.text import why_absent
+
+PACKAGED = ('034_text', '039_public')  # pages that need packages from elsewhere
 
 
 def pytest_generate_tests(metafunc):
@@ -20,9 +28,24 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize('changed_experiment', pages, ids=lambda p: p.stem)
 
 
-def test_page(page):
-    ok, _ = run_page(page)
-    assert ok, f'{page.name} failed; its traceback is above'
+def run_and_listen(page):
+    "Whether a page ran through, and its traceback where it did not."
+    said = io.StringIO()
+    with patch.object(sys, '__stderr__', said): ok, _ = run_page(page) # nbdev writes it there
+    return ok, said.getvalue()
+
+
+@pytest.fixture(scope='module')
+def page_runs(request):
+    "Every page, run in one of two processes."
+    pool = ProcessPoolExecutor(2, get_context('fork'))
+    yield from two_at_a_time(request, 'page', run_and_listen, pool)
+
+
+def test_page(page_runs, page):
+    if page.stem in PACKAGED and why_absent(): pytest.skip(why_absent())
+    ok, said = page_runs[page].result()
+    assert ok, f'{page.name} failed:\n{said[-3000:]}'
 
 
 def test_experiment_at_smoke(changed_experiment):

@@ -215,4 +215,4 @@ def test_every_score_file_has_one_page():
     read = {name for p in EXPERIMENTS for name in page_constant(p.stem, 'READS')}
     assert read <= {*owners, *LEDGER}, f'nobody writes {read - {*owners, *LEDGER}}'
     committed = {p.name.removesuffix('.csv.gz') for p in (ROOT/'figures'/'mini'/'cases').glob('*.csv.gz')}
-    assert committed == set(owners), committed ^ set(owners)
+    assert committed <= set(owners), committed - set(owners)  # a new page has none until it has run

@@ -83,7 +83,7 @@ def facts_of(
     return facts | dict(domain=path.name, folder=str(path), items=shape[0], dim=shape[1])
 
 # %% ../nbs/155_headroom.ipynb #c014
-LEAST = [key for key in ('k', 'heldout_positives', 'train_positives') if key in Settings.__annotations__]
+LEAST = ('k', 'heldout_positives', 'train_positives')
 
 def shared_settings(
     found:list, # of `facts_of`

@@ -4,12 +4,12 @@ r"""A stage's result lies in a file whose name holds a key: the settings it read
 
 # %% auto #0
 __all__ = ['TABLES', 'NO_NUMBERS', 'WORLD', 'MODEL', 'FIT', 'SEQUENCES', 'SAMPLER', 'FAN', 'POOL', 'ROUND', 'VALIDATE', 'CORPUS',
-           'PRETRAIN', 'CPT', 'SFT', 'PREFERENCE', 'STAGES', 'FOLDER_STAGES', 'UNKEYED', 'WORDS', 'HISTORY', 'acts',
-           'is_table', 'meaning', 'module_file', 'code_of', 'imported', 'imports_of', 'Stage', 'stored_domain',
-           'get_domain', 'get_pool', 'get_corpus', 'numbered', 'get_model', 'make_domain_file', 'make_corpus',
-           'working', 'make_pretrained', 'make_cpt', 'make_sft', 'own_streams', 'make_pool', 'make_preference',
-           'preference_reads', 'stages_of', 'check_stage', 'stage_key', 'stage_path', 'one_maker', 'make_stage',
-           'get_rows', 'get_history', 'get_losses', 'long_off_policy']
+           'PRETRAIN', 'CPT', 'SFT', 'PREFERENCE', 'STAGES', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED', 'WORDS',
+           'HISTORY', 'acts', 'is_table', 'meaning', 'module_file', 'code_of', 'imported', 'imports_of', 'Stage',
+           'stored_domain', 'get_domain', 'get_pool', 'get_corpus', 'numbered', 'get_model', 'make_domain_file',
+           'make_corpus', 'working', 'make_pretrained', 'make_cpt', 'make_sft', 'own_streams', 'make_pool',
+           'make_preference', 'preference_reads', 'stages_of', 'check_stage', 'stage_key', 'stage_path', 'one_maker',
+           'make_stage', 'get_rows', 'get_history', 'get_losses', 'long_off_policy']
 
 # %% ../nbs/220_pipeline.ipynb #c003
 import ast
@@ -265,9 +265,10 @@ STAGES = dict(
     sft_single=Stage(make_sft, ('cpt_single', 'corpus'), SFT, 'sft'),
     pool=Stage(make_pool, ('sft', 'corpus'), (*MODEL, 'preference_run', 'guidance_branch', *POOL), 'hppo'),
     **PREFERENCE)
+GENERATED = ('world', 'super_patterns') # what only the synthetic world has
 FOLDER_STAGES = {name: stage for name, stage in STAGES.items() if name != 'domain'} | dict(
     corpus=Stage(make_corpus, (), (*CORPUS, 'dim', 'items'), 'scorer ordering'),
-    pretrained=Stage(make_pretrained, ('corpora',), tuple(k for k in PRETRAIN if k != 'super_patterns'),
+    pretrained=Stage(make_pretrained, ('corpora',), tuple(k for k in PRETRAIN if k not in GENERATED),
                      'sessions pretrain', shared=True))
 UNKEYED = ('profile', 'domains', 'folders', 'scorers', 'checkpoint_every')
 

@@ -47,7 +47,7 @@ def test_patterns_too_small_for_a_case():
     s = load_settings('smoke')
     pattern = np.repeat(np.arange(12, dtype=np.int32), 7) # seven positives each, a case has eight
     attribute, n = np.ones(len(pattern), bool), len(pattern)
-    with pytest.raises(ValueError, match='D1: 0 patterns have the 8 positives of a case'):
+    with pytest.raises(ValueError, match='D1: 0 patterns have 8 positives'):
         holdout_split(attribute, pattern, s, 'D1')
     corpus = Corpus('D1', np.zeros((n, 2), np.float32), attribute, pattern, role=np.zeros(n, np.uint8),
                     density=np.zeros(n, np.float32), probe=np.zeros(2, np.float32))

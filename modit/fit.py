@@ -272,6 +272,7 @@ def fit(
     for name, folder in place.items():
         models.append(measured(stored_retriever(s, name, stage), s))
         models[-1].save(folder)
+        print(f'{name}: {verdict_words(models[-1].about["metrics"])}')
         print(f'{name}: model in {folder}', flush=True)
     return models
 

@@ -89,7 +89,7 @@ def open_embeddings(
     require(path.exists(), 'embeddings.npy is missing; write an (N, d) array of float32 or float16 there')
     try: x = open_memmap(path, mode='r')
     except (ValueError, OSError, EOFError) as e:
-        raise ValueError(f'embeddings.npy cannot be read ({e}); write a table of floats') from None
+        raise ValueError(f'embeddings.npy cannot be read ({e}); write a table of floats anew') from None
     require(x.ndim == 2 and x.size, f'embeddings.npy has shape {x.shape}; write one row an item, (N, d)')
     require(x.dtype.kind == 'f', f'embeddings.npy holds {x.dtype}; write float32 or float16')
     return x

@@ -10,6 +10,7 @@ __all__ = ['POS', 'TWEETS', 'PUBLIC', 'synset', 'tag_counts', 'read_wordnet', 'w
 import csv
 import io
 import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,7 @@ def tag_counts(
     return pd.Series([int(p[3]) for p in parts], ids).groupby(level=0).sum()
 
 # %% ../nbs/039_public.ipynb #c010
+@cache
 def read_wordnet() -> pd.DataFrame: # id, text, count, verb
     "The synsets of WordNet 3.1."
     rows = []

@@ -75,13 +75,14 @@ def propose(
     k:int,   # how many neighbours
 ) -> np.ndarray: # (b, k) item ids, -1 where an approximate index found none
     "Candidates of one block of queries, filled up to its full size where it is one product."
-    if self.kind not in ('flat', 'ivf', 'ivf_disk'): return self.index.search(queries, k)[1]
-    full = np.zeros((self.block, queries.shape[1]), np.float32)
-    full[:len(queries)] = queries
+    full = queries
+    if self.kind in ('flat', 'ivf', 'ivf_disk'):
+        full = np.zeros((self.block, queries.shape[1]), np.float32)
+        full[:len(queries)] = queries
     ids = np.asarray(self.index.search(full, k)[1])
-    shaped = ids.shape == (self.block, k) and ids.dtype.kind == 'i'
+    shaped = ids.shape == (len(full), k) and ids.dtype.kind == 'i'
     sound = shaped and -1 <= ids.min() and ids.max() < len(self.items)
-    require(sound, f'the index answered {ids.dtype} {ids.shape}; give {self.block} rows of {k} ids of items')
+    require(sound, f'the index answered {ids.dtype} {ids.shape}; give {len(full)} rows of {k} ids of items')
     return ids[:len(queries)]
 
 # %% ../nbs/040_retrieval.ipynb #c022

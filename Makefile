@@ -39,7 +39,7 @@ figures: $(STAMP)  ## redraw tables and figures from the committed scores; train
 check: $(STAMP)    ## before a commit, within a minute: export, style, contracts, and the pages that changed
 	@$(BIN)/python -m pytest -m 'not slow' --changed tests/test_repo.py tests/test_style.py tests/test_notebooks.py
 
-test: $(STAMP)     ## run all tests, whole runs and kills included (about ten minutes)
+test: $(STAMP)     ## run all tests, whole runs and kills included (about twenty minutes)
 	@$(BIN)/python -m pytest
 
 docs: $(SITE)      ## build the site of all pages into build/docs, which needs no network to be read

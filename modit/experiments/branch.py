@@ -11,7 +11,7 @@ from dataclasses import replace
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from ..evaluation import sample_cases, score_cases, serve
+from ..evaluation import sample_cases, score_cases, serve, serving_dial
 from ..flow import guided_by
 from ..page import check_choice
 from ..pipeline import get_corpus, get_history, get_model
@@ -45,13 +45,7 @@ def guided_models(
     return {branch: guided_by(model(branch), guide(branch)) for branch in p.branches}
 
 # %% ../../nbs/experiments/395_branch.ipynb #c010
-def dial(
-    p, # Page: scales
-) -> list:
-    "The scales of a run with the serving scale; raises `ValueError` for a negative one."
-    found = sorted({*map(float, p.scales), float(p.s.guidance_scale)})
-    require(found[0] >= 0, f'{p.name}: scales: {found[0]:g} is out of range; give 0 or more')
-    return found
+def dial(p): return serving_dial(p.scales, p.s) # the scales of a run
 
 def at(branch, scale): return f'{BRANCHES[branch].label} {scale:g}' # the method's name
 

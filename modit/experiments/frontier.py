@@ -13,10 +13,9 @@ import numpy as np
 import pandas as pd
 
 from ..baselines import GRIDS, fit_ridge_map, ridge_map, rocchio, steer
-from ..evaluation import average_pool, serve
+from ..evaluation import average_pool, serve, serving_dial
 from ..pipeline import get_corpus, get_model
 from ..report import Table, best_variants, legend_of, look, ring, whisker
-from ..settings import require
 from ..stats import Interval, jackknife_interval, verdict
 from ..verdicts import judge, shared_counts, spanning, weakest_in_each_cell
 
@@ -27,13 +26,7 @@ STOPPED = ('sft', 'off_policy', 'adaptive', 'pareto', 'pareto_eps') # as validat
 THROUGH = ('adaptive_through', 'pareto_through') # after the last round
 STEPPED = ('rocchio', 'ridge_map', 'probe')      # baselines, from the average on
 
-def scales_of(
-    p, # Page: scales
-) -> list:
-    "The scales of a run with the serving scale; raises `ValueError` for a negative one."
-    found = sorted({*map(float, p.scales), float(p.s.guidance_scale)})
-    require(found[0] >= 0, f'{p.name}: scales: {found[0]:g} is out of range; give 0 or more')
-    return found
+def scales_of(p): return serving_dial(p.scales, p.s) # of a run
 
 def at(kind, dial): return f'{kind} {dial:g}' # a method at a place of its dial
 

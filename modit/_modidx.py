@@ -830,7 +830,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                 'modit.ordering.holdout_split': ('ordering.html#holdout_split', 'modit/ordering.py'),
                                 'modit.ordering.make_cases': ('ordering.html#make_cases', 'modit/ordering.py'),
                                 'modit.ordering.nearest_centroid': ('ordering.html#nearest_centroid', 'modit/ordering.py'),
-                                'modit.ordering.new_patterns': ('ordering.html#new_patterns', 'modit/ordering.py'),
                                 'modit.ordering.order_sequences': ('ordering.html#order_sequences', 'modit/ordering.py'),
                                 'modit.ordering.pattern_pools': ('ordering.html#pattern_pools', 'modit/ordering.py'),
                                 'modit.ordering.patterns_of': ('ordering.html#patterns_of', 'modit/ordering.py'),

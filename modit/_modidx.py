@@ -99,6 +99,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                'modit.engines.hnsw_index': ('engines.html#hnsw_index', 'modit/engines.py'),
                                'modit.engines.in_chunks': ('engines.html#in_chunks', 'modit/engines.py'),
                                'modit.engines.items_key': ('engines.html#items_key', 'modit/engines.py'),
+                               'modit.engines.kept_lists': ('engines.html#kept_lists', 'modit/engines.py'),
                                'modit.engines.list_counts': ('engines.html#list_counts', 'modit/engines.py'),
                                'modit.engines.open_lists': ('engines.html#open_lists', 'modit/engines.py'),
                                'modit.engines.refuse_full_disk': ('engines.html#refuse_full_disk', 'modit/engines.py'),

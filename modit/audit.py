@@ -94,7 +94,7 @@ def refuse_labels(
     require(joint <= worst['joint'] and winners <= worst['winners'], f'{said} ({allowed}); {do}')
 
 # %% ../nbs/115_audit.ipynb #c029
-AUDITED = 200 # cases
+AUDITED = 64 # cases
 
 def audit_labels(
     corpus,        # Corpus

@@ -258,6 +258,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                         'modit.experiments.data.plot': ('experiments/data.html#plot', 'modit/experiments/data.py'),
                                         'modit.experiments.data.positives_by_pattern': ( 'experiments/data.html#positives_by_pattern',
                                                                                          'modit/experiments/data.py'),
+                                        'modit.experiments.data.proportions': ( 'experiments/data.html#proportions',
+                                                                                'modit/experiments/data.py'),
                                         'modit.experiments.data.run': ('experiments/data.html#run', 'modit/experiments/data.py'),
                                         'modit.experiments.data.table': ('experiments/data.html#table', 'modit/experiments/data.py')},
             'modit.experiments.density': { 'modit.experiments.density.auc_interval': ( 'experiments/density.html#auc_interval',

@@ -938,6 +938,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                               'modit.report.locked': ('report.html#locked', 'modit/report.py'),
                               'modit.report.look': ('report.html#look', 'modit/report.py'),
                               'modit.report.marked': ('report.html#marked', 'modit/report.py'),
+                              'modit.report.processor': ('report.html#processor', 'modit/report.py'),
                               'modit.report.read_cases': ('report.html#read_cases', 'modit/report.py'),
                               'modit.report.read_reported': ('report.html#read_reported', 'modit/report.py'),
                               'modit.report.ring': ('report.html#ring', 'modit/report.py'),

@@ -86,7 +86,7 @@ def test_every_default_names_its_source():
 REFUSED = [
     (dict(gidance_scale=2.), 'guidance_scale'), (dict(k='many'), 'setting k'), (dict(k=1.5), 'setting k'),
     (dict(k=True), 'setting k'), (dict(items='5'), 'items'), (dict(index='annoy'), 'flat'),
-    (dict(prefix_len=16), 'tail'), (dict(tail_depths=(9,)), 'tail_depths'), (dict(sft_depth=9), 'sft_depth'),
+    (dict(prefix_len=40), 'tail'), (dict(tail_depths=(11,)), 'tail_depths'), (dict(sft_depth=11), 'sft_depth'),
     (dict(k=10**7), 'corpus'), (dict(heads=5), 'width'), (dict(pretrain_jacobi='no'), 'pretrain_jacobi'),
 ]
 OUT_OF_RANGE = dict(
@@ -117,7 +117,7 @@ def test_unknown_profile_and_key_in_the_file(tmp_path):
 @pytest.mark.parametrize('old, new, said', [
     ('[mini]\n', '[mini]\nk = 50\n', r'settings\.ini.*\bk\b'),
     ('# settings.ini:', 'seed = 0\n#', r'settings\.ini'),
-    ('heldout_items = 0.35', 'heldout_items = 35%', r'settings\.ini|setting heldout_items'),
+    ('valid_patterns = 0.25', 'valid_patterns = 25%', r'settings\.ini|setting valid_patterns'),
 ], ids=['a key twice', 'before the first section', 'percent'])
 def test_malformed_file(tmp_path, old, new, said):
     text, path = (ROOT/'settings.ini').read_text(), tmp_path/'settings.ini'

@@ -7,7 +7,7 @@ __all__ = ['LOOK', 'BLACK', 'ORANGE', 'SKY', 'GREEN', 'YELLOW', 'BLUE', 'VERMILL
            'METHODS', 'VERDICTS', 'NOT_RUN', 'PERCENT', 'PACKAGES', 'figures_dir', 'write_cases', 'read_cases', 'Look',
            'look', 'marked', 'ring', 'whisker', 'legend_of', 'save_figure', 'in_percent', 'Table', 'write_table',
            'read_reported', 'side_by_side', 'by_method', 'against_paper', 'best_variants', 'with_hppo', 'locked',
-           'update_manifest']
+           'processor', 'update_manifest']
 
 # %% ../nbs/200_report.ipynb #c002
 import gzip, io, json, platform, resource, time, zlib
@@ -372,10 +372,8 @@ def locked():
         except ImportError: pass # no such locks here: run experiments one by one
         yield
 
-# %% ../nbs/200_report.ipynb #c058
-PACKAGES = ('torch', 'numpy', 'pandas', 'faiss-cpu', 'scikit-learn', 'matplotlib', 'papermill', 'nbdev')
-
-def _processor() -> dict: # processor, torch, blas
+# %% ../nbs/200_report.ipynb #c057b
+def processor() -> dict: # processor, torch, blas
     "The processor, and the instruction sets that torch and each product library chose on it."
     info = Path('/proc/cpuinfo')
     lines = info.read_text().splitlines() if info.exists() else []
@@ -384,6 +382,9 @@ def _processor() -> dict: # processor, torch, blas
     blas = {library: chosen[library] for library in sorted(chosen) if library != 'openmp'}
     name = ' '.join(dict.fromkeys(said)) or platform.processor()
     return dict(processor=name, torch=torch.backends.cpu.get_cpu_capability(), blas=blas)
+
+# %% ../nbs/200_report.ipynb #c058
+PACKAGES = ('torch', 'numpy', 'pandas', 'faiss-cpu', 'scikit-learn', 'matplotlib', 'papermill', 'nbdev')
 
 def update_manifest(
     folder:Path,  # figures/<profile>, or that of a rerun
@@ -396,7 +397,7 @@ def update_manifest(
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss//1024
     entry = dict(python=platform.python_version(), machine=platform.machine())
     entry |= dict(settings=fingerprint(asdict(s)), seconds=round(time.time() - began, 1), peak_mb=peak)
-    entry |= dict(kernels=_processor(), packages={p: version(p) for p in PACKAGES})
+    entry |= dict(kernels=processor(), packages={p: version(p) for p in PACKAGES})
     with locked():
         manifest = json.loads(path.read_text()) if path.exists() else {}
         atomic_write(path, json.dumps(manifest | {name: entry}, indent=1, sort_keys=True) + '\n')

@@ -87,7 +87,8 @@ REFUSED = [
     (dict(gidance_scale=2.), 'guidance_scale'), (dict(k='many'), 'setting k'), (dict(k=1.5), 'setting k'),
     (dict(k=True), 'setting k'), (dict(items='5'), 'items'), (dict(index='annoy'), 'flat'),
     (dict(prefix_len=40), 'tail'), (dict(tail_depths=(11,)), 'tail_depths'),
-    (dict(sft_depth=11), 'sft_depth'), (dict(k=10**7), 'corpus'), (dict(heads=5), 'width'), (dict(pretrain_jacobi='no'), 'pretrain_jacobi'),
+    (dict(sft_depth=11), 'sft_depth'), (dict(k=10**7), 'corpus'), (dict(heads=5), 'width'),
+    (dict(pretrain_jacobi='no'), 'pretrain_jacobi'),
 ]
 OUT_OF_RANGE = dict(
     margin=math.nan, k=0, batch=0, ode_steps=0, heads=0, hppo_lr=-1., condition_dropout=2., preference_run=-1,

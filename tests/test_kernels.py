@@ -29,8 +29,8 @@ s = load_settings('smoke')
 corpus, pool, run = get_corpus(s, 'D1'), get_pool(s, 'D1'), get_history(s, 'D1', 'pareto')
 win, losers = margin_pairs(pool.joint, pool.same, s.margin)
 np.savez(sys.argv[1], pattern=corpus.pattern, role=corpus.role, sequence=pool.cases.sequence,
-         joint=pool.joint, same=pool.same, win=win, losers=losers, valid=run.valid_joint, kept=run.kept.fillna(0),
-         candidates=pool.candidates)
+         joint=pool.joint, same=pool.same, win=win, losers=losers, valid=run.valid_joint,
+         kept=run.kept.fillna(0), candidates=pool.candidates)
 """
 
 

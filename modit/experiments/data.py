@@ -66,7 +66,7 @@ PROPORTIONS = {
     'training sequences': lambda s: sum(s.train_rows),
     'sequences a step': lambda s: s.batch,
     'labelled cases a preference round': lambda s: s.hppo_cases,
-    'passes of a round': lambda s: s.hppo_steps*s.hppo_batch/s.hppo_cases,
+    'cases that its steps read, of those labelled': lambda s: s.hppo_steps*s.hppo_batch/s.hppo_cases,
     'preference rounds': lambda s: s.hppo_rounds}
 
 # %% ../../nbs/experiments/300_data.ipynb #c013c

@@ -126,7 +126,8 @@ def draw_query(
     size = 12 if seen.marker == '*' else 8
     ax.plot(q.x, q.y, ls='', marker=seen.marker, color=seen.colour, mec='black', ms=size)
     if q.kind == 'hppo': ring(ax, q.x, q.y, markersize=14)
-    text, left = f'{look(q.kind).label}: Joint {100*q.value:.0f}%', q.x > .8 # it stays inside the frame
+    text = f'{look(q.kind).label}: Joint {100*q.value:.0f}%'
+    left = q.x > .8 or q.kind == 'sft' # it stays inside the frame, and off the name of HPPO
     place = dict(xytext=(-10 if left else 10, -3), ha='right' if left else 'left', textcoords='offset points')
     ax.annotate(text, (q.x, q.y), **place)
 

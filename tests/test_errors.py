@@ -200,6 +200,7 @@ def typed(request):
 
 @pytest.mark.parametrize('argv', [
     'main --profile tiny', 'main --workflow nosuch', 'figures --profile tiny', 'bench --profile tiny',
+    'bench --race --growth', 'bench --growth --size huge', 'bench --size toy', 'bench --race --fresh',
     'run no_such_experiment', 'run main --parameters [1', 'run main --parameters [1]',
     'run 300_data --parameters {"profile":"mini"}', 'run 300_data --parameters {"fresh":true}',
     'run main --profile smoke --parameters {"domains":["D1",2]}', 'stage nothing',

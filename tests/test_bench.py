@@ -1,0 +1,214 @@
+"""Races and growth at tiny sizes: answers agree, files outlive a kill, exponents are found; untimed."""
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import faiss
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from conftest import ROOT, environment
+from modit import growth, race
+from modit.flow import generate
+from modit.growth import Point, Sizes, along, exponent, exponents, grow, points_of, read_growth
+from modit.model import new_model
+from modit.pretrain import continuation_loss, continuation_rows
+from modit.race import (BOUND, behind, by_scipy, draw_race, generate_plainly, interleaved, one_sequence,
+                        race_row)
+from modit.retrieval import VectorIndex
+from modit.settings import load_settings
+from modit.sphere import sample_sphere
+from modit.stats import bootstrap_contrasts, resample_counts
+from modit.store import stream
+
+S = load_settings('smoke')
+RNG = stream(0, 'bench tests')
+ITEMS = race.made_items(900, 12, RNG)
+QUERIES = race.made_queries(ITEMS, 30, RNG)
+BRUTE = -np.sort(-(QUERIES.astype(float) @ ITEMS.T.astype(float)))[:, :7]
+
+
+# ---- the race
+@pytest.mark.parametrize('make', [race.by_faiss, race.by_sklearn, race.by_torch, race.by_usearch])
+def test_exact_rivals_find_the_nearest(make):
+    search = make(ITEMS)
+    if search is None: pytest.skip('usearch is not installed')
+    ids = search(QUERIES, 7)
+    assert np.allclose(np.einsum('qd,qkd->qk', QUERIES, ITEMS[ids]), BRUTE, atol=1e-5)
+    assert np.allclose(VectorIndex(ITEMS).search(QUERIES, 7)[0], BRUTE, atol=1e-5)
+
+
+def test_faiss_as_it_comes_leaves_our_switch_alone():
+    search = race.by_faiss(ITEMS)
+    with pytest.raises(AssertionError): search(QUERIES[:, :5], 7)
+    assert faiss.cvar.distance_compute_blas_threshold == 0
+
+
+def test_everybody_has_as_many_turns():
+    turns = []
+    times = interleaved({name: partial(turns.append, name) for name in 'ab'}, 4)
+    assert ''.join(turns) == 'ab' + 'abbaabba' and all(len(t) == 4 for t in times.values())
+
+
+def test_a_ratio_is_that_of_a_round():
+    row = race_row('w', np.array([1., 10.]), np.array([2., 40.]))   # medians would say 21/5.5
+    assert (row['low'], row['ratio'], row['high'], row['ours_ms']) == (2, 3, 4, 5500)
+
+
+def test_a_rival_that_is_missing_has_a_row(monkeypatch):
+    monkeypatch.setattr(race, 'find_spec', lambda name: None)
+    table = pd.DataFrame(race.race_labelling(900, 12, 5, 8, 1))
+    missing = table[table.what.str.contains('usearch')]
+    assert len(missing) == 4 and (missing.note == 'not installed').all() and missing.ratio.isna().all()
+    assert not behind(table).what.str.contains('usearch').any()
+    plt.close(draw_race(table))
+
+
+def test_what_is_behind_is_read_from_the_table():
+    rows = [race_row(what, np.ones(3), np.full(3, ratio)) for what, ratio in
+            (('a', .5), ('b', 2.), (f'flat against {BOUND}', .6), ('c', .9), ('d', .1))]
+    assert behind(pd.DataFrame(rows)).what.tolist() == ['d', 'a', 'c']
+
+
+def test_the_store_is_put_back(monkeypatch, tmp_path):
+    monkeypatch.setenv('MODIT_RUNS', str(tmp_path))
+    with pytest.raises(KeyboardInterrupt), race.own_store() as folder:
+        assert os.environ['MODIT_RUNS'] == folder
+        raise KeyboardInterrupt
+    assert os.environ['MODIT_RUNS'] == str(tmp_path) and not os.path.exists(folder)
+
+
+def test_one_sequence_learns_the_same():
+    gradients, losses = [], []
+    rows = continuation_rows(sample_sphere(RNG, (6, S.seq_len, S.dim)).numpy(), S, RNG, dropout=0.)
+    for plainly in (False, True):
+        model = new_model(S).waken()
+        loss = continuation_loss(partial(one_sequence, model) if plainly else model, rows)
+        loss.backward()
+        losses.append(loss.item())
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+    assert np.isclose(*losses, rtol=1e-4) and torch.allclose(*gradients, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize('scales', [[1.], [3.], [1., 2., 6.]])
+def test_one_sequence_serves_the_same(scales):
+    model, scale = new_model(S).waken(), torch.tensor(scales)
+    items, noise = sample_sphere(RNG, (3, 5, S.dim)), sample_sphere(RNG, (3, len(scales), S.dim))
+    plain = generate_plainly(partial(one_sequence, model), items, noise, scale, 4)
+    assert torch.allclose(plain, generate(model, items, noise, scale, 4), atol=1e-3)
+
+
+@pytest.mark.parametrize('profile', ['smoke', 'mini', 'public'])
+def test_the_plain_model_has_as_many_weights(profile):
+    s = load_settings(profile)
+    ours, plain = (race.weights_of(m) for m in (new_model(s), race.plain_transformer(s)))
+    assert abs(plain/ours - 1) < .01
+
+
+def test_intervals_of_both_bootstraps_agree():
+    values = RNG.normal(.1, 1, (150, 2))
+    ours, theirs = bootstrap_contrasts(values, resample_counts(150, 5000, RNG)), by_scipy(values, 5000, RNG)
+    assert np.allclose([[i.low, i.high] for i in ours], np.transpose(theirs), atol=.03)
+
+
+@pytest.mark.parametrize('write', [race.write_race, growth.write_growth])
+def test_an_unknown_size_is_refused(write):
+    said = "^size 'huge' is unknown; use one of full, quick, toy$"
+    with pytest.raises(ValueError, match=said): write(S, 'huge')
+
+
+# ---- growth
+def test_exponents_are_those_of_numpy():
+    x, y = np.array([1e5, 4e5, 1e6, 4e6]), np.array([.1, .35, 1.3, 4.])
+    (slope, _), covariance = np.polyfit(np.log(x), np.log(y), 1, cov=True)
+    assert np.allclose(exponent(x, y), (slope, covariance[0, 0]**.5))
+    assert np.isnan(exponent(x[:1], y[:1])).all() and np.isnan(exponent(x[:2], y[:2])[1])
+    assert np.allclose(exponent([0, *x], [1, *y]), exponent(x, y))  # no logarithm of nothing
+
+
+SIZES = Sizes((100, 1000, 10_000), (50, 500, 5000), (8, 16, 64), (10, 20, 40))
+
+
+def power(point, s):
+    "Rows of a made-up unit of work that grows by known powers."
+    n, d, L = point.items or 1, point.dim, point.length or 1
+    return [dict(work='a unit', seconds=1e-6*n**.75*d**.5*L**2, memory_mb=n*d*L)]
+
+
+def test_exponents_of_made_up_growth_are_recovered(tmp_path):
+    table = grow(points_of(SIZES), S, tmp_path/'growth.csv', power)
+    found = exponents(table).set_index(['case', 'axis']).time
+    assert np.allclose(found.xs('items', level='axis'), .75) and len(found.xs('items', level='axis')) == 5
+    assert np.allclose(found.xs('dim', level='axis'), .5) and np.allclose(found.xs('length', level='axis'), 2)
+    line = along(table[table.case == 'hnsw'], 'items')
+    assert line['items'].tolist() == [50, 500, 5000] and (line.dim == 8).all()
+
+
+KILLED = """
+import time
+from pathlib import Path
+from modit.growth import Point, grow
+from modit.settings import load_settings
+def measure(point, s):
+    if point.items == 300: time.sleep(600)
+    return [dict(work='a query', seconds=1, memory_mb=1)]
+grow([Point('flat', n) for n in (100, 200, 300)], load_settings('smoke'), Path('{}'), measure)
+"""
+
+
+def test_growth_goes_on_after_a_kill(tmp_path):
+    path, points = tmp_path/'growth.csv', [Point('flat', n) for n in (100, 200, 300)]
+    run = subprocess.Popen([sys.executable, '-c', KILLED.format(path)], cwd=ROOT, env=environment(ROOT))
+    def written(): return len(pd.read_csv(path)) if path.exists() else 0
+    while run.poll() is None and written() < 2: time.sleep(.1)   # the third point lasts until the kill
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    before, again = pd.read_csv(path), []
+    def measure(point, s):
+        again.append(point)
+        return power(point, s)
+    after = grow(points, S, path, measure)
+    assert again == points[2:] and len(before) == 2 and after['items'].tolist() == [100, 200, 300]
+    assert (pd.read_csv(path).seconds[:2] == before.seconds).all()
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_point_has_a_process_and_a_memory_of_its_own():
+    held = np.ones(2**26)                                            # half a gigabyte, here
+    row, = growth.measure_apart(Point('generation', 0, 8, 6), S)
+    assert 0 < row['memory_mb'] < held.nbytes/2**20/2 and row['seconds'] > 0
+    with pytest.raises(ValueError, match="Point.*case='nothing'.*status 1.*unknown.*is kept$"):
+        growth.measure_apart(Point('nothing'), S)
+
+
+@pytest.mark.parametrize('text, said', [('a,b\n1,2\n', 'other columns'), ('', 'damaged')])
+def test_a_file_that_cannot_go_on_is_refused(tmp_path, text, said):
+    path = tmp_path/'growth.csv'
+    path.write_text(text)
+    with pytest.raises(ValueError, match=f'growth.csv.*{said}.*--fresh$'): read_growth(path)
+
+
+def test_a_file_of_another_machine_is_refused(tmp_path):
+    path = tmp_path/'growth.csv'
+    grow([Point('flat', 100)], S, path, power)
+    path.write_text(path.read_text().replace(race.processor(), 'Another'))
+    with pytest.raises(ValueError, match='growth.csv is of Another, this is .*--fresh$'): read_growth(path)
+
+
+def test_a_fresh_run_measures_again(tmp_path, monkeypatch):
+    monkeypatch.setenv('MODIT_RUNS', str(tmp_path))
+    monkeypatch.setattr(growth, 'points_of', lambda sizes: [Point('flat', n) for n in (100, 200)])
+    measured = []
+    def measure(point, s):
+        measured.append(point.items)
+        return power(point, s)
+    monkeypatch.setattr(growth, 'grow', partial(grow, measure=measure))
+    tables = [growth.write_growth(S, 'toy', fresh) for fresh in (False, False, True)]
+    assert measured == [100, 200, 100, 200] and [len(table) for table in tables] == [2, 2, 2]
+    assert (tmp_path/'bench'/'smoke'/'toy'/'fig-growth.svg').exists()

@@ -102,9 +102,9 @@ def weighted_areas(
     weights, # (B, n) how often each case counts
 ) -> np.ndarray: # (B,)
     "The areas of resampled cases."
-    weights = weights.astype(np.float32)
+    weights = weights.astype(float)
     total = weights.sum(1, keepdims=True)
-    return area(*(weights @ x.astype(np.float32)/total for x in points)).astype(float)
+    return area(*(weights @ x.astype(float)/total for x in points))
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c021
 def compared(

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['INDEXES', 'AXES', 'SIZES', 'CASES', 'PANELS', 'Point', 'peak_memory', 'spent', 'measure_index', 'measure_patterns',
            'measure_generation', 'measure_training', 'measure', 'measure_apart', 'read_growth', 'grow', 'Sizes',
-           'points_of', 'exponent', 'along', 'exponents', 'at_largest', 'draw_growth', 'write_growth']
+           'points_of', 'exponent', 'along', 'exponents', 'at_largest', 'mark_measured', 'draw_growth', 'write_growth']
 
 # %% ../nbs/264_growth.ipynb #g002
 import json, os, re, resource, subprocess, sys, time
@@ -279,6 +279,16 @@ CASES = dict(flat=Look('flat', BLACK), ivf=Look('ivf', BLUE, '^'), ivf_disk=Look
 PANELS = (('items', 'seconds', 'time, s'), ('items', 'memory_mb', 'memory, MB'),
           ('dim', 'seconds', 'time, s'), ('length', 'seconds', 'time, s'))
 
+# %% ../nbs/264_growth.ipynb #g044d
+def mark_measured(
+    ax,    # matplotlib Axes
+    lines, # in it
+):
+    "Ticks where something was measured, for axes that span little more than a power of ten."
+    values = sorted({int(x) for line in lines for x in line.get_xdata()})
+    ax.set_xticks(values, values)
+    ax.minorticks_off()
+
 # %% ../nbs/264_growth.ipynb #g044c
 def draw_growth(
     table, # of `grow`
@@ -292,6 +302,7 @@ def draw_growth(
             style = ':' if work == 'an index' else '-'
             ax.plot(line[axis], line[value], style, c=seen.colour, marker=seen.marker)
         ax.set(xscale='log', yscale='log', xlabel=axis, ylabel=said)
+        if axis != 'items': mark_measured(ax, ax.lines)
     fig.legend(handles=legend_of(*CASES.values()), loc='outside upper center', ncols=7)
     return fig
 

@@ -5,6 +5,7 @@ import pytest
 
 from conftest import ROOT, copy_repository, run_python
 from modit.folder import problems, write_folder
+from modit.report import read_cases
 from modit.settings import load_settings
 from modit.synth import make_domain, make_world
 
@@ -30,8 +31,10 @@ def copy(tmp_path_factory):
     for name, generated in zip(NAMES, s.domains, strict=False):
         domain = make_domain(make_world(s), generated, s)
         ids = [f'{name}{i}' for i in range(len(domain.items))]
-        write_folder(copy/'runs'/'tiny'/name, domain.items.astype('float16'), ids, domain.attribute)
+        write_folder(copy/'runs'/'tiny'/name, domain.items.astype('float16'), ids, domain.attribute,
+                     text=[f'about {x}: more' for x in ids])
         assert not problems(copy/'runs'/'tiny'/name)
+    (copy/'runs'/'tiny'/'mice'/'LICENSE').write_text('copies may go')
     with open(copy/'settings.ini', 'a') as f: f.write(tiny_profile((ROOT/'settings.ini').read_text()))
     return copy
 
@@ -62,3 +65,6 @@ def test_pages_run_on_folders(copy, monkeypatch):
         text = (found/f'{name}.csv').read_text()
         assert all(domain in text for domain in NAMES), name
     assert (found/'claims.csv').exists() and (found/'fig-pareto.svg').exists()
+    lists = read_cases(found, 'lists').groupby('domain').text.count()
+    assert lists['mice'] and not lists.drop('mice').any(), 'texts stay without a licence'
+    assert 'about mice' in (found/'tab-lists.md').read_text()

@@ -14,6 +14,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from .settings import Settings, load_settings, repo_root
+from .source import code_of, imported, imports_of, meaning, tables_of
 from .store import atomic_write, fingerprint, runs_dir
 
 # %% ../nbs/230_notebooks.ipynb #c005
@@ -197,6 +198,7 @@ def papermill_run(
     parameters:dict, # checked
 ) -> str:            # what went wrong, or nothing
     "Run a notebook in a kernel of this interpreter, in the repository's root."
+    sys.modules.setdefault('rfc3987_syntax', None) # the grammar of addresses
     import papermill
     from nbclient.exceptions import DeadKernelError
     logging.getLogger('papermill').setLevel(logging.ERROR)
@@ -253,12 +255,10 @@ def code_behind(
     path, # of an experiment notebook
 ) -> list: # what its cells and all modules behind them do
     "Everything that a run's numbers can depend on, but for settings and parameters."
-    from modit.hppo import VARIANTS
-    from modit.pipeline import code_of, imported, imports_of, meaning
     cells = [re.sub(r'^[%!].*$', 'pass', _source(c), flags=re.M)
              for c in code_cells(path)] # a magic does nothing
     modules = imports_of(*set().union(*map(imported, cells)))
-    tables = [repr(VARIANTS), (repo_root()/'data_synth'/'domains.csv').read_text()] # no module's code
+    tables = [tables_of('hppo'), (repo_root()/'data_synth'/'domains.csv').read_text()] # no module's code
     return tables + [meaning(c) for c in cells] + [code_of(m) for m in modules]
 
 # %% ../nbs/230_notebooks.ipynb #c055

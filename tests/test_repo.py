@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from conftest import EXPERIMENTS, LABELS, LIBRARY, ROOT, copy_repository, run_python, tracked_files
-from modit import pipeline
+from modit import pipeline, source
 from modit.folder import write_folder
 from modit.notebooks import executed_path, run_marker
 from modit.settings import Settings, load_settings, read_profiles
@@ -147,8 +147,8 @@ def test_no_stage_reads_what_names_only_the_run():
 def stage_keys(tmp_path, monkeypatch):
     "The key of every stage, and the folder of a copy of the modules that keys are made from."
     copy = copy_repository(tmp_path/'modit')/'modit'
-    memory = [f for f in vars(pipeline).values() if hasattr(f, 'cache_clear')]
-    monkeypatch.setattr(pipeline, 'module_file', lambda name: copy/f'{name}.py')
+    memory = [f for f in (*vars(source).values(), *vars(pipeline).values()) if hasattr(f, 'cache_clear')]
+    monkeypatch.setattr(source, 'module_file', lambda name: copy/f'{name}.py')
     s = load_settings('smoke')
     def keys():
         for function in memory: function.cache_clear()

@@ -212,6 +212,10 @@ def has_scores(
     return all((repo_root()/'figures'/profile/'cases'/f'{score}.csv.gz').exists() for score in needed)
 
 # %% ../nbs/250_graph.ipynb #c050
+def _size(name, profile): # of the scores that a page draws from, in bytes
+    names = {*page_constant(name, 'READS'), *page_constant(name, 'SCORES')} - {*LEDGER}
+    return sum((repo_root()/'figures'/profile/'cases'/f'{score}.csv.gz').stat().st_size for score in names)
+
 def redraw_pages(
     names,       # of experiments, none of which reads what another writes
     profile:str, # a profile of settings.ini
@@ -224,7 +228,10 @@ def redraw_pages(
             written.extend(labels)
         return written
     if sys.platform != 'linux': return say(map(draw, names))
-    with ProcessPoolExecutor(2, get_context('fork')) as pool: return say(pool.map(draw, names))
+    with ProcessPoolExecutor(2, get_context('fork')) as pool:
+        ahead = sorted(names, key=partial(_size, profile=profile), reverse=True)
+        drawn = {name: pool.submit(draw, name) for name in ahead}
+        return say(drawn[name].result() for name in names)
 
 # %% ../nbs/250_graph.ipynb #c051
 def redraw(

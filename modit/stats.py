@@ -8,6 +8,7 @@ __all__ = ['Interval', 'resample_counts', 'bootstrap_contrasts', 'paired_bootstr
 
 # %% ../nbs/190_stats.ipynb #c002
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.stats import t
@@ -100,6 +101,12 @@ def _contrast(a, b):
     return (values[:, None], True) if values.ndim == 1 else (values, False)
 
 # %% ../nbs/190_stats.ipynb #c023
+@lru_cache(2)
+def _usual_counts(units, resamples): return resample_counts(units, resamples, np.random.default_rng(0))
+
+def _counts(units, resamples, rng):
+    return resample_counts(units, resamples, rng) if rng else _usual_counts(units, resamples)
+
 def paired_bootstrap(
     a,                # (n,) or (n, c) per-case scores
     b=None,           # scores of the other method on the same cases; None for the marginal mean of a
@@ -110,7 +117,7 @@ def paired_bootstrap(
 ):                    # an Interval, or a list of them for (n, c)
     "Mean per-case difference, cases resampled (sec. Significance; fig:sig)."
     values, single = _contrast(a, b)
-    if counts is None: counts = resample_counts(len(values), resamples, rng or np.random.default_rng(0))
+    if counts is None: counts = _counts(len(values), resamples, rng)
     found = bootstrap_contrasts(values, counts, level=level)
     return found[0] if single else found
 
@@ -129,7 +136,7 @@ def cluster_bootstrap(
     if len(clusters) != len(values):
         raise ValueError(f'{len(clusters)} patterns for {len(values)} cases; give the pattern of every case')
     units = len(np.unique(clusters))
-    if counts is None: counts = resample_counts(units, resamples, rng or np.random.default_rng(0))
+    if counts is None: counts = _counts(units, resamples, rng)
     found = bootstrap_contrasts(values, counts, clusters, level)
     return found[0] if single else found
 

@@ -35,7 +35,7 @@ def paired(
     return both.set_axis(['a', 'b'], axis=1).reset_index()
 
 # %% ../nbs/210_verdicts.ipynb #c010
-@lru_cache(16)
+@lru_cache(32) # eight cells, of a few sizes
 def shared_counts(
     seed:int,      # of the settings
     domain:str,    # of the cell

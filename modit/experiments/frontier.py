@@ -2,8 +2,9 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'STOPPED', 'THROUGH', 'STEPPED', 'COLUMNS', 'SHOWN', 'RIVALS', 'scales_of', 'at', 'served_at',
-           'model_answers', 'step_answers', 'run', 'curves', 'area', 'weighted_areas', 'compared', 'points_of',
-           'area_contrast', 'mean_area', 'table', 'seen', 'draw_curves', 'plot_curves', 'plot_areas', 'plot', 'claims']
+           'model_answers', 'step_answers', 'run', 'curves', 'area', 'weighted_areas', 'drawn_areas', 'compared',
+           'points_of', 'by_kind', 'cell_areas', 'area_contrasts', 'mean_area', 'table', 'seen', 'draw_curves',
+           'plot_curves', 'plot_areas', 'plot', 'claims']
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c004
 from functools import partial
@@ -102,58 +103,80 @@ def weighted_areas(
     weights, # (B, n) how often each case counts
 ) -> np.ndarray: # (B,)
     "The areas of resampled cases."
-    weights = weights.astype(float)
+    weights = np.asarray(weights, float)
     total = weights.sum(1, keepdims=True)
     return area(*(weights @ x.astype(float)/total for x in points))
 
-# %% ../../nbs/experiments/465_frontier.ipynb #c021
-def compared(
-    a, b,    # points of two methods on the same cases
+# %% ../../nbs/experiments/465_frontier.ipynb #c020b
+def drawn_areas(
+    points,  # of a method: same (n, D), height (n, D)
     pattern, # (n,) of each case
     counts,  # (B, n) resamples of the cases
+) -> tuple:  # a number, (B,), (G,)
+    "The area of all cases, of every resample, and with each pattern left out."
+    weights = (np.ones((1, len(pattern))), counts, pattern != np.unique(pattern)[:, None])
+    whole, draws, without = (weighted_areas(points, x) for x in weights)
+    return whole[0], draws, without
+
+# %% ../../nbs/experiments/465_frontier.ipynb #c021
+def compared(
+    a, b,    # `drawn_areas` of two methods on the same cases
+    n:int,   # cases
     level=.95, # coverage
 ) -> tuple:  # Interval over cases, Interval over patterns
     "Difference of two dominated areas, with its intervals."
-    def gap(weights): return weighted_areas(a, weights) - weighted_areas(b, weights)
-    n, units = len(pattern), np.unique(pattern)
-    whole, draws = gap(np.ones((1, n)))[0], gap(counts)
+    whole, draws, without = (x - y for x, y in zip(a, b, strict=True))
     low, high = np.quantile(draws, [(1 - level)/2, (1 + level)/2])
     p = min(1., 2*(1 + min((draws <= 0).sum(), (draws >= 0).sum()))/(1 + len(draws)))
     by_case = Interval(whole, float(low), float(high), float(p), n, n)
-    return by_case, jackknife_interval(whole, gap(pattern != units[:, None]), n, level)
+    return by_case, jackknife_interval(whole, without, n, level)
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c022
 def points_of(
-    cell,        # `curves` of one domain and split
-    kind:str,    # method
+    rows,        # `curves` of one domain, split and method
     column:str,  # joint or attr
 ) -> tuple:      # same (n, D), height (n, D), pattern (n,)
     "A method's scores along its dial, case by case."
-    rows = cell[cell.kind == kind].sort_values(['case', 'dial'])
+    rows = rows.sort_values(['case', 'dial'])
     n = rows.case.nunique()
     same, height = (rows[name].values.reshape(n, -1) for name in ('same', column))
     return (same, height), rows.pattern.values.reshape(n, -1)[:, 0]
 
+def by_kind(cell): return dict(list(cell.groupby('kind'))) # method -> its rows
+
+# %% ../../nbs/experiments/465_frontier.ipynb #c022b
+def cell_areas(
+    cell,       # `curves` of one domain and split
+    kinds,      # methods
+    s,          # Settings: resamples, seed
+    column:str, # joint or attr
+) -> tuple:     # method -> `drawn_areas`, number of cases
+    "The areas of several methods on the shared resamples of a cell."
+    rows, (domain, split) = by_kind(cell), cell[['domain', 'split']].values[0]
+    found = {kind: points_of(rows[kind], column) for kind in kinds}
+    n = len(next(iter(found.values()))[1])
+    counts = shared_counts(s.seed, domain, split, n, s.resamples).astype(float)
+    return {kind: drawn_areas(*of, counts) for kind, of in found.items()}, n
+
 # %% ../../nbs/experiments/465_frontier.ipynb #f23964c9
-def area_contrast(
+def area_contrasts(
     cases,  # of `curves`
-    a:str,  # first method
-    b:str,  # second
+    pairs,  # (first, second) methods
     s,      # Settings: resamples, seed
     column='joint', # or attr
-    side=1, # claimed sign of a - b
-) -> pd.DataFrame: # a row a cell, as those of `contrast`
-    "Paired differences of the dominated area in every cell."
-    rows = []
+    side=1, # claimed sign of the differences
+) -> list: # of tables, a row a cell, as those of `contrast`
+    "Paired differences of the dominated area in every cell, a table a pair."
+    found = [[] for _ in pairs]
     for (domain, split), cell in cases.groupby(['domain', 'split']):
-        (first, pattern), (second, _) = (points_of(cell, kind, column) for kind in (a, b))
-        counts = shared_counts(s.seed, domain, split, len(pattern), s.resamples)
-        by_case, by_pattern = compared(first, second, pattern, counts)
-        used = spanning(by_case, by_pattern) if split == 'item' else by_pattern
-        row = dict(domain=domain, split=split, a=a, b=b, estimate=used.estimate, low=used.low)
-        more = dict(high=used.high, p=used.p, n=used.n, units=used.units, column=column, side=side)
-        rows.append(row | more | dict(verdict=verdict(used, side)))
-    return pd.DataFrame(rows)
+        areas, n = cell_areas(cell, dict.fromkeys(sum(pairs, ())), s, column)
+        for (a, b), rows in zip(pairs, found, strict=True):
+            by_case, by_pattern = compared(areas[a], areas[b], n)
+            used = spanning(by_case, by_pattern) if split == 'item' else by_pattern
+            row = dict(domain=domain, split=split, a=a, b=b, estimate=used.estimate, low=used.low)
+            more = dict(high=used.high, p=used.p, n=used.n, units=used.units, column=column, side=side)
+            rows.append(row | more | dict(verdict=verdict(used, side)))
+    return [pd.DataFrame(rows) for rows in found]
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c027
 COLUMNS = ('average', *STEPPED, *STOPPED, *THROUGH, 'hppo')
@@ -167,9 +190,9 @@ def table(
     "The area that every method dominates (tab:frontier, ours)."
     rows = []
     for (split, domain), cell in curves(scores).groupby(['split', 'domain']):
+        kinds = by_kind(cell)
         for column in ('joint', 'attr'):
-            points = {kind: points_of(cell, kind, column)[0] for kind in COLUMNS}
-            reached = {kind: mean_area(x) for kind, x in points.items()}
+            reached = {kind: mean_area(points_of(kinds[kind], column)[0]) for kind in COLUMNS}
             rows.append(dict(split=split, domain=domain, height=column, **reached))
     caption = ('Area that a method dominates along its dial, in points of Joint or Attr: '
                'the mean of the best that it reaches over all floors of Same.')
@@ -223,8 +246,9 @@ def plot_areas(
 ): # matplotlib Figure
     "Dominated areas minus SFT's, with intervals."
     fig, axes = plt.subplots(1, len(p.splits), figsize=(7.5, 2.8), sharey=True, squeeze=False)
-    for i, kind in enumerate(RIVALS):
-        for r in area_contrast(cases, kind, 'sft', p.s).itertuples():
+    found = area_contrasts(cases, [(kind, 'sft') for kind in RIVALS], p.s)
+    for i, (kind, rows) in enumerate(zip(RIVALS, found, strict=True)):
+        for r in rows.itertuples():
             at = p.domains.index(r.domain) + .09*(i - (len(RIVALS) - 1)/2)
             ax = axes[0, p.splits.index(r.split)]
             whisker(ax, at, 100*r.estimate, 100*r.low, 100*r.high, seen(kind), markersize=4)
@@ -253,6 +277,6 @@ def claims(
     "B08 and B09."
     cases = curves(scores)
     d13, found = cases[cases.domain != 'D4'], []
-    if len(d13): found.append(judge('B08', area_contrast(d13, *THROUGH[::-1], p.s)))
-    ahead = [area_contrast(cases, 'hppo', kind, p.s) for kind in STEPPED]
+    if len(d13): found.append(judge('B08', *area_contrasts(d13, [THROUGH[::-1]], p.s)))
+    ahead = area_contrasts(cases, [('hppo', kind) for kind in STEPPED], p.s)
     return [*found, judge('B09', weakest_in_each_cell(*ahead))]

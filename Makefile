@@ -37,10 +37,10 @@ figures: $(STAMP)  ## redraw tables and figures from the committed scores; train
 	@$(BIN)/modit figures --profile $(PROFILE)
 
 check: $(STAMP)    ## before a commit, within a minute: export, style, contracts, and the pages that changed
-	@$(BIN)/python -m pytest -m 'not slow' --changed tests/test_repo.py tests/test_style.py tests/test_notebooks.py
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow' --changed tests/test_repo.py tests/test_style.py tests/test_notebooks.py
 
-test: $(STAMP)     ## run all tests, whole runs and kills included (about twenty minutes)
-	@$(BIN)/python -m pytest
+test: $(STAMP)     ## run all tests, whole runs and kills included (about twelve minutes on two cores)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 docs: $(SITE)      ## build the site of all pages into build/docs, which needs no network to be read
 	@$(BIN)/python docs/build.py

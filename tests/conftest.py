@@ -1,4 +1,6 @@
 """What several tests need: the repository's root, its pages and files, and copies of it to break."""
+import gzip
+import hashlib
 import os
 import re
 import shutil
@@ -27,6 +29,14 @@ LABELS = sorted(set(re.findall(r'`((?:tab|fig)-[\w-]+)', REPORTED)))
 
 def pytest_addoption(parser):
     parser.addoption('--changed', action='store_true', help='run only pages that differ from the last commit')
+
+
+# Longest first, so that none is left for the end where files run side by side (`make test`).
+LONG = ('test_runs', 'test_notebooks', 'test_redraw', 'test_docs', 'test_figures', 'test_folder_pages')
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
 
 
 def changed_files():
@@ -66,6 +76,26 @@ def run_python(code, copy):
     run = subprocess.run(command, cwd=copy, env=environment(copy), capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-3000:]
     return run.stdout
+
+
+# What a kernel would need cannot be imported.
+NO_KERNEL = """import sys
+for name in ('papermill', 'nbclient', 'ipykernel', 'jupyter_client'): sys.modules[name] = None
+from modit.command import main
+main(['figures', '--profile', {profile!r}])"""
+
+
+def digest(path):
+    "Hash of a file, of its content where it is compressed."
+    data = path.read_bytes()
+    return hashlib.sha256(gzip.decompress(data) if path.suffix == '.gz' else data).hexdigest()
+
+
+def results(copy, profile='smoke'):
+    "Hash of every table, figure and score file of a copy's profile, without those of reruns and sweeps."
+    folder, kinds = copy/'figures'/profile, ('.csv', '.gz', '.svg', '.md', '.tex')
+    files = {p.relative_to(folder): p for p in sorted(folder.rglob('*')) if p.suffix in kinds}
+    return {str(name): digest(p) for name, p in files.items() if name.parts[0] not in ('runs', 'sweeps')}
 
 
 def two_at_a_time(request, argument, call, pool=None):

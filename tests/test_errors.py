@@ -1,10 +1,14 @@
 """Mistakes and broken files: one clear message, and nothing left half done."""
+import contextlib
 import errno
+import io
 import resource
 import signal
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import nbformat
@@ -14,6 +18,7 @@ import torch
 from nbformat.v4 import new_code_cell, new_notebook
 
 from conftest import ROOT, environment, two_at_a_time
+from modit.command import main
 from modit.model import new_model
 from modit.notebooks import check_parameters, execute, notebook_parameters
 from modit.ordering import Corpus, draw_groups, holdout_split, pattern_pools
@@ -189,13 +194,26 @@ def test_a_sweep_is_refused_before_anything_runs(monkeypatch, name, grid, said):
     assert '\n' not in str(refusal.value)
 
 
+def type_line(argv):
+    "The exit status of a line, and what it says on stderr; anything but an exit is raised."
+    said, status = io.StringIO(), 0
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+        try: main(argv.split())
+        except SystemExit as e: status = e.code
+    return status, said.getvalue()
+
+
 @pytest.fixture(scope='module')
 def typed(request):
-    "What the command says to each line."
-    def run(argv):
-        command = [sys.executable, '-c', 'from modit.command import main; main()', *argv.split()]
-        return subprocess.run(command, cwd=ROOT, env=environment(ROOT), capture_output=True, text=True)
-    yield from two_at_a_time(request, 'argv', run)
+    "What the command says to each line, in forks: a new process would import torch to say a line."
+    yield from two_at_a_time(request, 'argv', type_line, ProcessPoolExecutor(2, get_context('fork')))
+
+
+def test_a_mistake_ends_the_process_with_2():
+    command = [sys.executable, '-c', 'from modit.command import main; main()', 'stage', 'nothing']
+    run = subprocess.run(command, cwd=ROOT, env=environment(ROOT), capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (2, '') and run.stderr.startswith('modit: stage')
+    assert run.stderr.strip().count('\n') == 0
 
 
 @pytest.mark.parametrize('argv', [
@@ -209,7 +227,7 @@ def typed(request):
     'stage sft D1 --overrides {"beta":-1}', 'stage sft D1 --overrides {"betta":1}', 'sweep main',
     'sweep main seed', 'sweep main seed=0 seed=1', 'sweep main sead=1'])
 def test_command_line_mistakes_exit_2_without_a_traceback(typed, argv):
-    run = typed[argv].result()
-    assert run.returncode == 2 and 'Traceback' not in run.stderr and run.stderr.strip()
-    if 'usage:' in run.stderr: return # the parser's own refusal
-    assert run.stderr.startswith('modit: ') and run.stderr.strip().count('\n') == 0
+    status, said = typed[argv].result()
+    assert status == 2 and 'Traceback' not in said and said.strip()
+    if 'usage:' in said: return # the parser's own refusal
+    assert said.startswith('modit: ') and said.strip().count('\n') == 0

@@ -1,9 +1,10 @@
 """Whole runs at the smoke profile: two give the same files, and so does one that is killed again and again.
 
 Each run works in its own copy of the repository and gets its own process group, which SIGKILL ends at once.
+The graph runs every stage, and in kernels of their own the pages of the main run and all that wait for
+other pages. The rest run their cells in forks (tests/forks.py), where a page costs its own work alone.
 """
-import gzip
-import hashlib
+import json
 import os
 import random
 import re
@@ -16,12 +17,13 @@ import time
 import pandas as pd
 import pytest
 
-from conftest import LABELS, ROOT, copy_repository, environment, run_python, two_at_a_time
-from modit.graph import has_scores, is_ledger
-from modit.notebooks import experiments, page_constant, short_name
+from conftest import LABELS, NO_KERNEL, ROOT, copy_repository, digest, environment, results, run_python
+from modit.graph import is_ledger, pages_before
+from modit.notebooks import experiments, page_constant
 
 pytestmark = pytest.mark.slow
 LIMIT = 900  # seconds for one uninterrupted run
+MAIN = re.search(r"^MAIN = \((.*)\)$", (ROOT/'Snakefile').read_text(), re.M)[1].replace("'", '').split(', ')
 COMMAND = 'from modit.command import main; main()'
 
 
@@ -50,19 +52,6 @@ def finish(copy, *argv):
     assert code == 0, messages(copy)[-3000:]
 
 
-def digest(path):
-    "Hash of a file, of its content where it is compressed."
-    data = path.read_bytes()
-    return hashlib.sha256(gzip.decompress(data) if path.suffix == '.gz' else data).hexdigest()
-
-
-def results(copy, profile='smoke'):
-    "Hash of every table, figure and score file of a profile, without those of reruns and sweeps."
-    folder, kinds = copy/'figures'/profile, ('.csv', '.gz', '.svg', '.md', '.tex')
-    files = {p.relative_to(folder): p for p in sorted(folder.rglob('*')) if p.suffix in kinds}
-    return {str(name): digest(p) for name, p in files.items() if name.parts[0] not in ('runs', 'sweeps')}
-
-
 def models(copy, seen=digest):
     "What identifies every stored stage."
     return {str(p.relative_to(copy)): seen(p) for p in (copy/'runs').rglob('*.safetensors')}
@@ -75,23 +64,30 @@ def papermill(copy, line):
     assert run.returncode == 0, run.stderr[-3000:]
 
 
+def in_forks(copy, names, **parameters):
+    "Run pages without kernels: name -> what went wrong."
+    command = [sys.executable, 'tests/forks.py', json.dumps(dict(profile='smoke', **parameters)), *names]
+    run = subprocess.run(command, cwd=copy, env=environment(copy), capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-3000:]
+    return json.loads(run.stdout.splitlines()[-1])
+
+
 @pytest.fixture(scope='module')
 def whole(tmp_path_factory):
-    "An uninterrupted run, and how long it took."
+    "An uninterrupted run."
     copy = copy_repository(tmp_path_factory.mktemp('whole')/'modit')
-    began = time.time()
     finish(copy, 'main', '--profile', 'smoke')
-    return copy, time.time() - began
+    return copy
 
 
 def test_a_run_writes_the_main_table(whole):
-    found = results(whole[0])
+    found = results(whole)
     assert {'tab-main.csv', 'tab-main.md', 'cases/main.csv.gz'} <= found.keys()
-    assert 'Tables and figures' in messages(whole[0])
+    assert 'Tables and figures' in messages(whole)
 
 
 def test_a_second_call_has_nothing_to_do(whole):
-    copy, _ = whole
+    copy = whole
     def written(path): return path.stat().st_mtime_ns
     made, before = models(copy, written), results(copy)
     finish(copy, 'main', '--profile', 'smoke')
@@ -100,19 +96,56 @@ def test_a_second_call_has_nothing_to_do(whole):
 
 @pytest.mark.parametrize('name', ['320_main', '380_bootstrap'])
 def test_a_papermill_line_by_hand_gives_the_same_files(whole, name):
-    copy, _ = whole
+    copy = whole
     before, readme = results(copy), (ROOT/'README.md').read_text()
     line = re.search(r'^\.venv/bin/papermill (.*nbs/experiments/320_main\.ipynb .*)$', readme, re.M)[1]
     papermill(copy, line.replace('320_main', name).split())
     assert results(copy) == before
 
 
+# Killed when such a file is there: a checkpoint of a stage, of another, a page's scores before its tables.
+MOMENTS = ('runs/smoke/pretrained-*.work/*', 'runs/smoke/adaptive-*.work/*', 'figures/smoke/cases/main.*')
+
+
+def kill_when(copy, moment, seconds):
+    "Start a run and kill it so long after a file is there."
+    process = start(copy, 'main', '--profile', 'smoke')
+    began = time.time()
+    while process.poll() is None and not [*copy.glob(moment)]:
+        if time.time() - began > LIMIT: break
+        time.sleep(.02)
+    time.sleep(seconds)
+    assert process.poll() is None, messages(copy)[-3000:]
+    kill(process)
+
+
+def test_killed_again_and_again_ends_the_same(whole, tmp_path):
+    copy = copy_repository(tmp_path/'modit')
+    (copy/'runs'/'smoke').mkdir(parents=True)
+    for path in (whole/'runs'/'smoke').glob('*-D[234]-*.safetensors'):  # of the code of D1
+        shutil.copy2(path, copy/'runs'/'smoke')
+    rng = random.Random(0)
+    for moment in MOMENTS: kill_when(copy, moment, rng.uniform(0, .3))
+    finish(copy, 'main', '--profile', 'smoke')
+    ours, theirs = results(copy), results(whole)
+    assert ours.keys() == theirs.keys()
+    assert [k for k in ours if ours[k] != theirs[k]] == []
+    assert models(copy) == models(whole)
+    files = [p for p in (copy/'figures').rglob('*') if p.is_file()]
+    left = [str(p.relative_to(copy)) for p in files if p.name.startswith('.')]
+    assert not left, f'unfinished files in figures: {left}'
+
+
 @pytest.fixture(scope='module')
 def everything(whole, tmp_path_factory):
-    "The same run, gone on to every experiment of the paper."
+    "The same run, gone on to every experiment of the paper, pages that wait for others through the graph."
     copy = tmp_path_factory.mktemp('everything')/'modit'
-    subprocess.run(['cp', '-r', str(whole[0]), str(copy)], check=True)
+    subprocess.run(['cp', '-r', str(whole), str(copy)], check=True)
+    ahead = [name for name in experiments() if name not in MAIN and not {*pages_before(name)} - {*MAIN}]
+    failed = {name: why for name, why in in_forks(copy, ahead, fresh=True).items() if why}
+    assert not failed, failed
     finish(copy, 'main', 'paper', '--profile', 'smoke')
+    assert len(ahead) > 10 and not [name for name in ahead if f'{name}: start' in messages(copy)]
     return copy
 
 
@@ -131,17 +164,18 @@ def before_reruns(everything):
 
 @pytest.fixture(scope='module')
 def reruns(request, everything, before_reruns, tmp_path_factory):
-    "Every page with another value."
-    folder = tmp_path_factory.mktemp('reruns')
-    def rerun(name):
-        line = [f'nbs/experiments/{name}.ipynb', str(folder/f'{name}.ipynb'), '-p', 'profile', 'smoke']
-        papermill(everything, [*line, '-p', 'cases', '20'])
-    yield from two_at_a_time(request, 'name', rerun)
+    "Every page that is asked for with another value; the first of them through papermill."
+    asked = [x for x in request.session.items if request.fixturename in x.fixturenames]
+    first, *names = [x.callspec.params['name'] for x in asked]
+    out = tmp_path_factory.mktemp('reruns')/f'{first}.ipynb'
+    line = [f'nbs/experiments/{first}.ipynb', str(out), '-p', 'profile', 'smoke', '-p', 'cases', '20']
+    papermill(everything, line)
+    return {first: '', **in_forks(everything, names, cases=20)}
 
 
 @pytest.mark.parametrize('name', [name for name in experiments() if not is_ledger(name)])
 def test_a_page_with_another_value_leaves_the_committed_results(everything, before_reruns, reruns, name):
-    reruns[name].result()
+    assert not reruns[name], reruns[name]
     assert results(everything) == before_reruns
     folder = everything/'figures'/'smoke'/'runs'/'cases=20'
     scores = {p.name.removesuffix('.csv.gz') for p in folder.glob('cases/*.csv.gz')}
@@ -163,13 +197,6 @@ def test_a_sweep_joins_its_tables_and_goes_on_where_it_was(everything):
     assert {p.name: digest(p) for p in folder.iterdir()} == made
 
 
-# What a kernel would need cannot be imported.
-NO_KERNEL = """import sys
-for name in ('papermill', 'nbclient', 'ipykernel', 'jupyter_client'): sys.modules[name] = None
-from modit.command import main
-main(['figures', '--profile', {profile!r}])"""
-
-
 def test_redrawing_needs_no_models_and_no_kernel(everything, tmp_path):
     copy = copy_repository(tmp_path/'modit')
     (copy/'figures'/'smoke').mkdir(parents=True, exist_ok=True)
@@ -179,46 +206,3 @@ def test_redrawing_needs_no_models_and_no_kernel(everything, tmp_path):
     ours, theirs = results(copy), results(everything)
     assert ours.keys() == theirs.keys()
     assert {k for k, v in ours.items() if v != theirs[k]} == set()
-
-
-def test_committed_tables_follow_from_the_committed_scores(tmp_path):
-    copy = copy_repository(tmp_path/'modit')
-    before = results(copy, 'mini')
-    for path in (copy/'figures'/'mini').glob('tab-*'): path.unlink()
-    said = run_python(NO_KERNEL.format(profile='mini'), copy)
-    unrun = [name for name in experiments() if not has_scores('mini', name)]
-    assert said.count('passed over') == len(unrun) and all(f'{name}: no scores' in said for name in unrun)
-    assert all(short_name(name) in said for name in experiments())
-    after = results(copy, 'mini')
-    assert before.keys() == after.keys() and not list((copy/'runs').rglob('*.safetensors'))
-    differ = {k for k, v in after.items() if v != before[k] and not k.endswith('.svg')}
-    assert not differ, 'run make figures, then commit'
-
-
-def test_a_page_without_scores_is_named_and_passed_over(tmp_path):
-    copy = copy_repository(tmp_path/'modit')
-    before = results(copy, 'mini')
-    for path in (copy/'figures'/'mini'/'cases').iterdir():
-        if path.name not in ('data.csv.gz', 'seeds.csv.gz'): path.unlink()
-    said = run_python(NO_KERNEL.format(profile='mini'), copy)
-    assert re.search(r'jacobi: no scores .*passed over', said)
-    assert not list((copy/'runs').rglob('*.safetensors'))
-    assert results(copy, 'mini')['tab-seed.csv'] == before['tab-seed.csv']
-
-
-def test_killed_again_and_again_ends_the_same(whole, tmp_path):
-    reference, seconds = whole
-    copy = copy_repository(tmp_path/'modit')
-    rng = random.Random(0)  # the moments differ with the machine's speed, as they should
-    for _ in range(3):
-        process = start(copy, 'main', '--profile', 'smoke')
-        time.sleep(rng.uniform(.1, .3)*seconds)
-        kill(process)
-    finish(copy, 'main', '--profile', 'smoke')
-    ours, theirs = results(copy), results(reference)
-    assert ours.keys() == theirs.keys()
-    assert [k for k in ours if ours[k] != theirs[k]] == []
-    assert models(copy) == models(reference)
-    files = [p for p in (copy/'figures').rglob('*') if p.is_file()]
-    left = [str(p.relative_to(copy)) for p in files if p.name.startswith('.')]
-    assert not left, f'unfinished files in figures: {left}'

@@ -1,0 +1,35 @@
+"""Tables and figures follow from the committed scores, without a model and without a kernel."""
+import re
+
+import pytest
+
+from conftest import NO_KERNEL, copy_repository, results, run_python
+from modit.graph import has_scores
+from modit.notebooks import experiments, short_name
+
+pytestmark = pytest.mark.slow
+
+
+def test_committed_tables_follow_from_the_committed_scores(tmp_path):
+    copy = copy_repository(tmp_path/'modit')
+    before = results(copy, 'mini')
+    for path in (copy/'figures'/'mini').glob('tab-*'): path.unlink()
+    said = run_python(NO_KERNEL.format(profile='mini'), copy)
+    unrun = [name for name in experiments() if not has_scores('mini', name)]
+    assert said.count('passed over') == len(unrun) and all(f'{name}: no scores' in said for name in unrun)
+    assert all(short_name(name) in said for name in experiments())
+    after = results(copy, 'mini')
+    assert before.keys() == after.keys() and not list((copy/'runs').rglob('*.safetensors'))
+    differ = {k for k, v in after.items() if v != before[k] and not k.endswith('.svg')}
+    assert not differ, 'run make figures, then commit'
+
+
+def test_a_page_without_scores_is_named_and_passed_over(tmp_path):
+    copy = copy_repository(tmp_path/'modit')
+    before = results(copy, 'mini')
+    for path in (copy/'figures'/'mini'/'cases').iterdir():
+        if path.name not in ('data.csv.gz', 'seeds.csv.gz'): path.unlink()
+    said = run_python(NO_KERNEL.format(profile='mini'), copy)
+    assert re.search(r'jacobi: no scores .*passed over', said)
+    assert not list((copy/'runs').rglob('*.safetensors'))
+    assert results(copy, 'mini')['tab-seed.csv'] == before['tab-seed.csv']

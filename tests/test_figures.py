@@ -56,6 +56,9 @@ def texts_of(figure):
     return seen, canvas.get_renderer()
 
 
+settled = cache(texts_of)  # of a page's figure, which stays as it is: drawn once for all tests
+
+
 def box_of(text, renderer):
     "Corners (4, 2) of a text in pixels, turned as the text is, and smaller by half the allowed overlap."
     middle = Text.get_window_extent(text, renderer)
@@ -79,7 +82,7 @@ def reach_into(a, b):
     return True
 
 
-def overlapping(figure):
+def overlapping(figure, texts_of=texts_of):
     "Pairs of texts of which one lies over the other."
     texts, renderer = texts_of(figure)
     boxes = [(t.get_text(), box_of(t, renderer)) for t in texts]
@@ -152,7 +155,7 @@ def test_a_figure_is_the_same_however_often_it_was_drawn(tmp_path):
 @every_page
 def test_figures_fit_the_page(name):
     for label, figure in figures(name).items():
-        FigureCanvasAgg(figure).draw()
+        settled(figure)
         reach = figure.get_tightbbox().width
         assert figure.get_figwidth() <= WIDTH + 1e-6, f'{label}: {figure.get_figwidth():.2f} in wide'
         assert reach <= WIDTH + .1, f'{label}: what is drawn reaches over {reach:.2f} in'
@@ -162,7 +165,7 @@ def test_figures_fit_the_page(name):
 def test_text_can_be_read(name):
     for label, figure in figures(name).items():
         shown = min(1, WIDTH/figure.get_figwidth())
-        small = {t.get_text(): round(t.get_fontsize()*shown, 2) for t in texts_of(figure)[0]}
+        small = {t.get_text(): round(t.get_fontsize()*shown, 2) for t in settled(figure)[0]}
         small = {text: size for text, size in small.items() if size < SMALLEST}
         assert not small, f'{label}: smaller than {SMALLEST} pt: {small}'
 
@@ -170,13 +173,14 @@ def test_text_can_be_read(name):
 @every_page
 def test_no_label_lies_over_another(name):
     for label, figure in figures(name).items():
-        assert not overlapping(figure), f'{label}: {overlapping(figure)}'
+        found = overlapping(figure, settled)
+        assert not found, f'{label}: {found}'
 
 
 @every_page
 def test_colours_are_the_palettes(name):
     for label, figure in figures(name).items():
-        FigureCanvasAgg(figure).draw()
+        settled(figure)
         odd = {(type(artist).__name__, *np.round(rgba, 2)) for artist, rgba in colours_of(figure)
                if not is_allowed(rgba)}
         assert not odd, f'{label}: not of the palette: {odd}'
@@ -186,5 +190,5 @@ def test_colours_are_the_palettes(name):
 def test_labels_are_for_people(name):
     codes = {method for method, seen in report.METHODS.items() if seen.label != method and '_' in method}
     for label, figure in figures(name).items():
-        words = {word for t in texts_of(figure)[0] for word in t.get_text().split()}
+        words = {word for t in settled(figure)[0] for word in t.get_text().split()}
         assert not codes & words, f'{label}: names of the code: {codes & words}'

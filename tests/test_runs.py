@@ -103,8 +103,8 @@ def test_a_papermill_line_by_hand_gives_the_same_files(whole, name):
     assert results(copy) == before
 
 
-# Killed when such a file is there: a checkpoint of a stage, of another, a page's scores before its tables.
-MOMENTS = ('runs/smoke/pretrained-*.work/*', 'runs/smoke/adaptive-*.work/*', 'figures/smoke/cases/main.*')
+# Killed when such a file is there: checkpoints of one stage, of another, a page's scores before its tables.
+MOMENTS = ('runs/smoke/pretrained-*', 'runs/smoke/adaptive-D1-*', 'figures/smoke/cases/main.*')
 
 
 def kill_when(copy, moment, seconds):

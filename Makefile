@@ -21,7 +21,7 @@ export MALLOC_TOP_PAD_ := 67108864
 unexport JUPYTER_PATH
 
 .DEFAULT_GOAL := help
-.PHONY: main paper public figures check test docs links hooks lab bench clean help
+.PHONY: main paper public replicate figures check test docs links hooks lab bench clean help
 
 main: $(STAMP)     ## run the main experiment (data, density, main table, bootstrap) and print the main table
 	@$(BIN)/modit main --profile $(PROFILE)
@@ -32,6 +32,9 @@ paper: $(STAMP)    ## run every experiment of the paper
 public: $(STAMP)   ## get, embed and train on WordNet and tweets, into figures/public
 	@$(BIN)/modit public
 	@$(BIN)/modit main public --profile public
+
+replicate: $(STAMP) ## main, preference, order and candidate pages in a second world, both verdicts side by side
+	@$(BIN)/modit main replicate --profile $(PROFILE)
 
 figures: $(STAMP)  ## redraw tables and figures from the committed scores; trains nothing
 	@$(BIN)/modit figures --profile $(PROFILE)
@@ -60,10 +63,11 @@ bench: $(STAMP)    ## measure speed on this machine
 	@$(BIN)/modit bench --profile $(PROFILE)
 
 clean:             ## delete models, labels and executed notebooks; keeps .venv and what is committed
-	rm -rf runs figures/smoke figures/*/runs figures/*/sweeps .snakemake .pytest_cache .ruff_cache build
+	rm -rf runs figures/smoke figures/*/sweeps .snakemake .pytest_cache .ruff_cache build
+	find figures -mindepth 3 -maxdepth 3 -path '*/runs/*' ! -path 'figures/mini/runs/seed=1' -exec rm -rf {} +
 
 help:              ## this list; PROFILE is smoke, mini (the default), large or paper
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile
 
 $(STAMP): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'

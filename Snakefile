@@ -1,11 +1,13 @@
 # The runs as a graph. `modit main` and `modit sweep` start it; by hand:
-#   snakemake --workflow-profile workflow/profiles/local --config profile=mini [--dry-run] [main|paper|public]
+#   snakemake --workflow-profile workflow/profiles/local --config profile=mini [--dry-run] TARGET
+# where TARGET is main, paper, public or replicate.
 # What needs what is said by the table of stages (page 220), the table of variants (page 180) and two lines of
 # every experiment page, READS and SCORES; page 250 turns them into the jobs that stand here as rules.
 # The path of every stage bears a key of the settings, the code and the parents it was made from: a file that
 # exists is up to date, whatever its age, so inputs are `ancient`. Stages write a file whole or not at all.
 from modit.graph import MAIN_VARIANTS, main_stages, page_job, stage_jobs
 from modit.notebooks import experiments
+from modit.replicate import second_jobs
 from modit.settings import load_settings
 from modit.sweep import sweep_jobs
 
@@ -15,8 +17,9 @@ PUBLIC = (*MAIN, '330_order', '340_candidate_pool', '350_pareto', '440_baselines
 
 PAGES = {name: page_job(S, name) for name in experiments()}
 SWEPT_STAGES, SWEPT = sweep_jobs(config['sweep']) if 'sweep' in config else ({}, {})
-STAGES = stage_jobs(S, main_stages(S)) | SWEPT_STAGES
-RUNS = {job.output: job for job in PAGES.values()} | SWEPT  # a combination without changes is the page itself
+SECOND_STAGES, SECOND = second_jobs(S.profile)
+STAGES = stage_jobs(S, main_stages(S)) | SECOND_STAGES | SWEPT_STAGES
+RUNS = {job.output: job for job in PAGES.values()} | SECOND | SWEPT  # a combination may be one of the former
 
 rule main:
     input: [PAGES[name].output for name in MAIN]
@@ -26,6 +29,9 @@ rule paper:
 
 rule public:
     input: [PAGES[name].output for name in PUBLIC]
+
+rule replicate:
+    input: list(SECOND)
 
 rule sweep:
     input: list(SWEPT)

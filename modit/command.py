@@ -163,7 +163,9 @@ def _run(a):
 def _main(a):
     load_settings(a.profile)
     from modit.graph import run_graph
-    run_graph(a.target, a.profile, a.workflow, a.dry_run)
+    from modit.replicate import replicate
+    if a.target == 'replicate': replicate(a.profile, a.workflow, a.dry_run)
+    else: run_graph(a.target, a.profile, a.workflow, a.dry_run)
 
 def _sweep(a):
     load_settings(a.profile)
@@ -174,6 +176,8 @@ def _sweep(a):
 def _figures(a):
     load_settings(a.profile)
     from modit.graph import redraw
+    from modit.replicate import redraw_second
+    redraw_second(a.profile) # first, since the first world's pages end with a look at both ledgers
     redraw(a.profile)
 
 # %% ../nbs/270_command.ipynb #c035a
@@ -236,8 +240,8 @@ def add_runs(
 ):
     "The subcommands that run pages, all or one."
     sub = add_command(subs, 'main', _main, 'run the graph of stages and experiments')
-    sub.add_argument('target', nargs='?', default='main', choices=('main', 'paper', 'public'),
-                     help='main, all pages, or those that make public runs')
+    sub.add_argument('target', nargs='?', default='main', choices=('main', 'paper', 'public', 'replicate'),
+                     help='main, all pages, those that make public runs, or a second world')
     add_graph_options(sub)
     add_command(subs, 'public', _public, 'get and embed the public domains')
     sub = add_command(subs, 'run', _run, 'run one experiment notebook')

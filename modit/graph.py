@@ -11,7 +11,7 @@ __all__ = ['TOGETHER', 'MAIN_VARIANTS', 'Job', 'made_from', 'changes', 'job_file
 import json, re, shlex, subprocess, sys, time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
-from functools import partial
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from typing import NamedTuple
 from .hppo import VARIANTS
 from .notebooks import executed_path, experiment_path, experiments, exported_code
 from .notebooks import page_constant, run_marker, steady_environment
-from .page import LEDGER, owner_of, redraw_page
+from .page import LEDGER, owner_of, redraw_page, results_folder, settings_of
 from .pipeline import stage_path, stages_of
 from .report import read_reported
 from .settings import Settings, load_settings, repo_root
@@ -61,13 +61,16 @@ def changes(
     return {k: v for k, v in asdict(s).items() if v != getattr(usual, k)}
 
 # %% ../nbs/250_graph.ipynb #c014
+@cache
+def _file_of(runs, s, stage, domain): return str(stage_path(s, stage, domain))
+
 def job_file(
     s:Settings, # what it is made with
     stage:str,  # of STAGES, or hppo for the main variants together
     domain,     # for stages of one domain
 ) -> str:
     "What a job writes, or the last of it."
-    return str(stage_path(s, MAIN_VARIANTS[-1] if stage == 'hppo' else stage, domain))
+    return _file_of(runs_dir(), s, MAIN_VARIANTS[-1] if stage == 'hppo' else stage, domain)
 
 # %% ../nbs/250_graph.ipynb #c017
 def stage_job(
@@ -109,7 +112,7 @@ def pages_before(
 ) -> list:    # of experiments
     "The pages that come first; raises `ValueError` for scores that nobody writes."
     own = experiment_path(name).stem
-    if is_ledger(name): return [other for other in experiments() if other != own]
+    if is_ledger(name): return [other for other in experiments() if not is_ledger(other)]
     owners = {experiment_path(owner_of(score)).stem for score in page_constant(name, 'READS')}
     return sorted(owners - {own})
 
@@ -122,15 +125,25 @@ def takes_models(
     return bool(re.search(r'\bget_(model|pool|history|rows|losses)\b', code))
 
 # %% ../nbs/250_graph.ipynb #c029
+@cache
+def _marker_of(runs, s, name, seed): return str(run_marker(s, name, **({} if seed is None else {'seed': seed})))
+
 def page_job(
     s:Settings, # of the profile
     name:str,   # of an experiment
+    seed=None,  # of the run, where it has its own
 ) -> Job:
     "The process that runs a page afresh."
-    stages = main_stages(s) if takes_models(name) else [('corpus', d) for d in s.domains]
-    inputs = [job_file(s, *stage) for stage in stages] + [str(run_marker(s, n)) for n in pages_before(name)]
-    command = f'modit run {name} --profile {s.profile} --fresh'
-    return Job(f'run_{name}', command, str(run_marker(s, name)), inputs, str(executed_path(s.profile, name)))
+    given = {} if seed is None else dict(seed=seed)
+    own, changed = settings_of(s.profile, given)
+    stages = main_stages(own) if takes_models(name) else [('corpus', d) for d in own.domains]
+    inputs = [job_file(own, *stage) for stage in stages]
+    inputs += [_marker_of(runs_dir(), s, n, seed) for n in pages_before(name)]
+    words = ['modit', 'run', name, '--profile', s.profile, '--fresh']
+    if given: words += ['--parameters', json.dumps(given, sort_keys=True)]
+    rule = '_'.join(['run', name] + [fingerprint(changed)]*bool(changed))
+    log = executed_path(s.profile, name, **given)
+    return Job(rule, shlex.join(words), _marker_of(runs_dir(), s, name, seed), inputs, str(log))
 
 # %% ../nbs/250_graph.ipynb #c032
 def repository_lock(
@@ -161,7 +174,7 @@ def check_workflow(
 
 # %% ../nbs/250_graph.ipynb #c038
 def snakemake(
-    target:str,       # main, paper or sweep
+    target:str,       # main, paper, replicate or sweep
     profile:str,      # a profile of settings.ini
     workflow='local', # a folder of workflow/profiles
     dry=False,        # only say what would run
@@ -206,18 +219,20 @@ def run_graph(
 def has_scores(
     profile:str, # a profile of settings.ini
     name:str,    # of an experiment
+    **changed,   # settings that differ, such as seed=1; by default none
 ) -> bool:
     "Are all per-case scores there that an experiment draws from."
     needed = {*page_constant(name, 'READS'), *page_constant(name, 'SCORES')} - {*LEDGER}
-    return all((repo_root()/'figures'/profile/'cases'/f'{score}.csv.gz').exists() for score in needed)
+    folder = results_folder(load_settings(profile), changed)/'cases'
+    return all((folder/f'{score}.csv.gz').exists() for score in needed)
 
 # %% ../nbs/250_graph.ipynb #c050
 def redraw_pages(
-    names,       # of experiments, none of which reads what another writes
-    profile:str, # a profile of settings.ini
-) -> list:       # labels and numbers of claims that were written
+    names, # of experiments, none of which reads what another writes
+    draw,  # name -> labels, such as `redraw_page` with its profile
+) -> list: # labels and numbers of claims that were written
     "Redraw pages and say what each has drawn, in their order."
-    draw, written = partial(redraw_page, profile=profile), []
+    written = []
     def say(found):
         for name, labels in zip(names, found, strict=True):
             print(f'{name}: {" ".join(labels)}', flush=True)
@@ -238,7 +253,8 @@ def redraw(
     pages = [name for name in found if not is_ledger(name)]
     if not pages:
         raise ValueError(f'figures/{profile}/cases holds no scores; run `make main PROFILE={profile}` first')
-    silent = set(read_reported('claims').id).difference(redraw_pages(pages, profile))
+    draw = partial(redraw_page, profile=profile)
+    silent = set(read_reported('claims').id).difference(redraw_pages(pages, draw))
     update_claims(repo_root()/'figures'/profile, not_run(sorted(silent)))
-    redraw_pages([name for name in found if is_ledger(name)], profile)
+    redraw_pages([name for name in found if is_ledger(name)], draw)
     return found

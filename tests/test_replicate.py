@@ -1,0 +1,54 @@
+"""The second world: its jobs take nothing from the first, and its verdicts follow from its scores alone."""
+import shutil
+
+import pandas as pd
+import pytest
+
+from conftest import ROOT, copy_repository, run_python
+from modit.graph import main_stages, page_job, stage_jobs
+from modit.notebooks import experiment_path
+from modit.replicate import ANEW, SECOND, second_jobs
+from modit.settings import load_settings
+
+pytestmark = pytest.mark.slow
+LENT = ('data', 'order')  # scores of the first world that stand for a second one's
+
+
+def test_no_job_takes_anything_from_the_first_world():
+    s = load_settings('smoke')
+    first = {*stage_jobs(s, main_stages(s)), *(page_job(s, experiment_path(name).stem).output for name in ANEW)}
+    stages, pages = second_jobs('smoke')
+    jobs = stages | pages
+    assert len(pages) == len(ANEW) and not first & set(jobs)
+    assert len({job.name for job in jobs.values()}) == len(jobs)
+    for job in jobs.values():
+        assert set(job.inputs) <= set(jobs) and f'"seed": {SECOND}' in job.command
+
+
+JUDGE = """from modit.page import redraw_page
+from modit.replicate import redraw_second
+print(redraw_second('mini'), redraw_page('replicate', profile='mini'), redraw_second('smoke'))"""
+
+
+def test_equal_scores_give_equal_estimates_side_by_side(tmp_path):
+    copy = copy_repository(tmp_path/'modit')
+    first, second = copy/'figures'/'mini', copy/'figures'/'mini'/'runs'/f'seed={SECOND}'
+    shutil.rmtree(second, ignore_errors=True)
+    (second/'cases').mkdir(parents=True)
+    for name in LENT: shutil.copy(first/'cases'/f'{name}.csv.gz', second/'cases')
+    before = (first/'claims.csv').read_bytes()
+    said = run_python(JUDGE, copy)
+    assert "['300_data', '330_order']" in said and 'no scores in figures/smoke' in said
+    assert (first/'claims.csv').read_bytes() == before       # the first ledger is only read
+    both = pd.read_csv(first/'tab-replicate.csv', index_col='id', keep_default_na=False)
+    ledger = pd.read_csv(ROOT/'figures'/'mini'/'claims.csv', index_col='id')
+    assert both.verdict_0.to_dict() == ledger.verdict.to_dict()
+    judged = both[both.verdict_1 != 'not run']
+    assert sorted(judged.index) == ['C09', 'C10', 'C33']
+    numbers = judged[['estimate_0', 'estimate_1']].astype(float)
+    assert (numbers.estimate_0 - numbers.estimate_1).abs().max() < 1e-6
+    assert (judged.agree == (judged.verdict_0 == judged.verdict_1).map({True: 'yes', False: 'no'})).all()
+    assert (judged.shared.astype(int) == judged.cells.astype(int)).all()
+    assert set(both.agree[both.verdict_1 == 'not run']) == {''} and not list((copy/'runs').rglob('*.safetensors'))
+    assert {'tab-order.csv', 'tab-data.csv', 'claims.csv'} <= {p.name for p in second.iterdir()}
+    assert not list(second.glob('*.svg'))

@@ -133,8 +133,8 @@ def plot(
 ) -> dict:  # label -> Figure
     "Every contrast in both worlds (fig:replicate, ours)."
     second = second_ledger(p)
-    if not second: return {}
-    pairs = shared_contrasts(scores['claim-cells'], second['claim-cells'])
+    pairs = shared_contrasts(scores['claim-cells'], second['claim-cells']) if second else ()
+    if not len(pairs): return {} # no second world, or no claim that was judged in both
     reach = 1.05*pairs[['x', 'y']].abs().max().max()
     fig, axes = plt.subplots(1, len(p.splits), figsize=(7.2, 4), sharey=True, squeeze=False)
     for ax, split in zip(axes[0], p.splits, strict=True):

@@ -117,14 +117,14 @@ def shared_contrasts(
 def draw_contrasts(
     ax,    # matplotlib Axes
     pairs, # of `shared_contrasts`, of one split
-    reach, # points up to which both axes go
+    reach, # lowest and highest point of both axes
 ):
     "Contrasts of one world against the other."
     ax.axline((0, 0), slope=1, c='0.8', lw=.8, zorder=0)
     ax.axhline(0, c='0.9', lw=.8, zorder=0)
     ax.axvline(0, c='0.9', lw=.8, zorder=0)
     for gap, of in pairs.groupby('gap'): ax.plot(of.x, of.y, **AGREE[gap].style, ms=4)
-    ax.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect='equal')
+    ax.set(xlim=reach, ylim=reach, aspect='equal')
 
 # %% ../../nbs/experiments/495_replicate.ipynb #c025
 def plot(
@@ -135,8 +135,9 @@ def plot(
     second = second_ledger(p)
     pairs = shared_contrasts(scores['claim-cells'], second['claim-cells']) if second else ()
     if not len(pairs): return {} # no second world, or no claim that was judged in both
-    reach = 1.05*pairs[['x', 'y']].abs().max().max()
-    fig, axes = plt.subplots(1, len(p.splits), figsize=(7.2, 4), sharey=True, squeeze=False)
+    both = pairs[['x', 'y']].values
+    reach = both.min() - .5, both.max() + .5
+    fig, axes = plt.subplots(1, len(p.splits), figsize=(7.2, 4.3), sharey=True, squeeze=False)
     for ax, split in zip(axes[0], p.splits, strict=True):
         draw_contrasts(ax, pairs[pairs.split == split], reach)
         ax.set(title=split, xlabel=f'seed {p.s.seed} (points)')

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['DEVICES', 'USED', 'STARTED', 'PARTS', 'KINDS', 'Device', 'with_device', 'clock_seconds', 'device_bytes', 'plan',
-           'needs', 'Kind', 'as_machine', 'in_words', 'smallest_machine', 'too_small', 'machine_line', 'write_plan']
+           'needs', 'Kind', 'in_words', 'as_machine', 'smallest_machine', 'too_small', 'machine_line', 'write_plan']
 
 # %% ../nbs/268_plan.ipynb #c003
 from dataclasses import replace
@@ -106,10 +106,15 @@ class Kind(NamedTuple):
 KINDS = (Kind(2, 8), Kind(16, 64), Kind(16, 128, 'A100, float32'), Kind(16, 128, 'H100, float32'),
          Kind(64, 1000, 'H100, float32'), Kind(128, 4000, 'H100, float32')) # from small to large
 
-def as_machine(kind, host): # its cores as fast as the host's
-    return with_device(host, kind.device, kind.cores) if kind.device else replace(host, jobs=kind.cores)
+def in_words(device): return f' of {DEVICES[device].memory/1e9:.0f} GB in '.join(device.split(', '))
 
-def in_words(device): return f'{device.replace(", ", " of {:.0f} GB in ")}'.format(DEVICES[device].memory/1e9)
+# %% ../nbs/268_plan.ipynb #c045f
+def as_machine(
+    kind, # Kind
+    host, # Machine, as measured
+) -> Machine:
+    "A kind of machine whose cores are as fast as the host's."
+    return with_device(host, kind.device, kind.cores) if kind.device else replace(host, jobs=kind.cores)
 
 # %% ../nbs/268_plan.ipynb #c045d
 def smallest_machine(

@@ -23,6 +23,7 @@ from .candidates import fan_candidates
 from .crossing import synthetic_domain, synthetic_sessions
 from .engines import empty_lists
 from .model import new_model
+from .ordering import Cases
 from .pretrain import continuation_loss, continuation_rows
 from .race import processor
 from .retrieval import VectorIndex, search
@@ -90,9 +91,7 @@ def model_trials(
     model, L, T, rng = new_model(s), s.seq_len, s.pretrain_targets or s.seq_len - 1, stream(s.seed, 'plan')
     optimiser = torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
     corpus, ids = SimpleNamespace(items=domain.items, name=domain.name), np.arange(200*L).reshape(200, L)
-    class Cases(SimpleNamespace):
-        def __len__(self): return len(self.prefix)
-    cases = Cases(prefix=ids[:, :s.prefix_len])
+    cases = Cases(np.zeros(len(ids), int), ids, s.prefix_len)
     def drawn(): return continuation_rows(domain.items[ids[:s.batch]], s, rng, targets=s.pretrain_targets)
     def batch(): return 1, len(drawn()['items'])*row_numbers(s, L, T)
     rows = drawn()

@@ -1,5 +1,5 @@
 # The runs as a graph. `modit main` and `modit sweep` start it; by hand:
-#   snakemake --workflow-profile workflow/profiles/local --config profile=mini [--dry-run] TARGET
+#   snakemake --workflow-profile workflow/profiles/local --config profile=mini [shards=4] [--dry-run] TARGET
 # where TARGET is main, paper, public or replicate.
 # What needs what is said by the table of stages (page 220), the table of variants (page 180) and two lines of
 # every experiment page, READS and SCORES; page 250 turns them into the jobs that stand here as rules.
@@ -18,7 +18,7 @@ PUBLIC = (*MAIN, '330_order', '340_candidate_pool', '350_pareto', '440_baselines
 PAGES = {name: page_job(S, name) for name in experiments()}
 SWEPT_STAGES, SWEPT = sweep_jobs(config['sweep']) if 'sweep' in config else ({}, {})
 SECOND_STAGES, SECOND = second_jobs(S.profile)
-STAGES = stage_jobs(S, main_stages(S)) | SECOND_STAGES | SWEPT_STAGES
+STAGES = stage_jobs(S, main_stages(S), int(config.get('shards', 0))) | SECOND_STAGES | SWEPT_STAGES
 RUNS = {job.output: job for job in PAGES.values()} | SECOND | SWEPT  # a combination may be one of the former
 
 rule main:

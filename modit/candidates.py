@@ -6,6 +6,7 @@
 __all__ = ['PROBE_ETAS', 'static_candidates', 'fan_candidates', 'probe_candidates', 'Pool', 'label_pool']
 
 # %% ../nbs/160_candidates.ipynb #c003
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,8 @@ from .flow import generate
 from .metrics import score_queries
 from .ordering import Cases, centroid
 from .retrieval import search
-from .store import load_arrays, save_arrays
+from .settings import require
+from .store import fingerprint, load_arrays, save_arrays
 
 # %% ../nbs/160_candidates.ipynb #c008
 def static_candidates(
@@ -38,19 +40,21 @@ def fan_candidates(
     s,        # Settings: guidance_scales, ode_steps, sampler
     *purpose, # words of the random stream, such as the round
     scales=None, # guidance scales, by default the fan's
+    rows=None,   # slice of the cases whose candidates are wanted, by default all
     block=200,   # cases at a time
 ) -> np.ndarray: # (n, |S|, d) unit queries
     "One sample a guidance scale (sec. HPPO, guidance-scale fan)."
     scales = torch.tensor(s.guidance_scales if scales is None else scales)
-    device = next(model.parameters()).device
-    noise = case_noise(len(cases), (len(scales), s.dim), s, corpus.name, 'fan', *purpose)
+    device, rows = next(model.parameters()).device, rows or slice(0, len(cases))
+    first, end = rows.start//block*block, min(len(cases), -(-rows.stop//block)*block) # whole blocks
+    noise = case_noise(end, (len(scales), s.dim), s, corpus.name, 'fan', *purpose)
     out = []
-    for i in range(0, len(cases), block):
+    for i in range(first, end, block):
         seeds = torch.from_numpy(corpus.items[cases.prefix[i:i + block]]).to(device)
         start = noise[i:i + block].to(device)
         found = generate(model, seeds, start, scales.to(device), s.ode_steps, s.sampler)
         out.append(found.cpu().numpy())
-    return np.concatenate(out)
+    return np.concatenate(out)[rows.start - first:rows.stop - first]
 
 # %% ../nbs/160_candidates.ipynb #c018
 PROBE_ETAS = (.3, .6, .9, 1.2) # ours: lengths of the steered candidates
@@ -109,9 +113,10 @@ def label_pool(
     cases,         # Cases
     families:dict, # name -> candidates (n, c, d)
     k:int,         # neighbours
+    audited=False, # has the index passed its audit
 ) -> Pool:
     "Online reward and purity of every candidate, unless an inexact index fails its audit (Algorithm 2)."
-    audit_labels(corpus, cases, families, k)
+    if not audited: audit_labels(corpus, cases, families, k)
     candidates = np.concatenate(list(families.values()), 1)
     n, c, d = candidates.shape
     own, pattern = np.repeat(cases.sequence, c, axis=0), np.repeat(cases.pattern, c)
@@ -120,6 +125,11 @@ def label_pool(
     joint, same = (scores[name].values.reshape(n, c) for name in ('joint', 'same'))
     names = np.repeat(list(families), [x.shape[1] for x in families.values()])
     return Pool(cases, candidates, joint, same, tuple(names.tolist()))
+
+# %% ../nbs/160_candidates.ipynb #c035a
+def _content(arrays, facts): # a hash of both
+    hashes = {k: hashlib.sha256(np.ascontiguousarray(x)).hexdigest() for k, x in arrays.items()}
+    return fingerprint(hashes, {k: (x.dtype.str, x.shape) for k, x in arrays.items()}, facts)
 
 # %% ../nbs/160_candidates.ipynb #c035
 @patch
@@ -130,7 +140,8 @@ def save(
     "Write the pool atomically, its cases and families with it."
     arrays = dict(candidates=self.candidates, joint=self.joint, same=self.same)
     arrays |= dict(pattern=self.cases.pattern, sequence=self.cases.sequence)
-    save_arrays(path, arrays, kind='pool', family=list(self.family), prefix_len=self.cases.prefix_len)
+    facts = dict(kind='pool', family=list(self.family), prefix_len=self.cases.prefix_len)
+    save_arrays(path, arrays, content=_content(arrays, facts), **facts)
 
 # %% ../nbs/160_candidates.ipynb #c037
 @patch(cls_method=True)
@@ -140,7 +151,8 @@ def load(
 ) -> Pool:
     "Read a pool; raises `ValueError` for a damaged or foreign file."
     a, meta = load_arrays(path)
-    if meta.get('kind') != 'pool':
-        raise ValueError(f'{path} holds no pool; point to a file that Pool.save wrote')
+    require(meta.get('kind') == 'pool', f'{path} holds no pool; point to a file that Pool.save wrote')
+    whole = meta.pop('content', None) == _content(a, meta)
+    require(whole, f'{path} is damaged (its hash is another); delete it, and the next run makes it again')
     cases = Cases(a['pattern'], a['sequence'], meta['prefix_len'])
     return cls(cases, a['candidates'], a['joint'], a['same'], tuple(meta['family']))

@@ -17,12 +17,14 @@ import torch
 import torch.nn.functional as F
 from fastcore.basics import patch
 
+from .audit import AUDITED, audit_labels
 from .candidates import fan_candidates, label_pool, probe_candidates, static_candidates
 from .evaluation import sample_cases, score_cases, serve
 from .flow import flow_loss, guide_of, guided_by, sample_time
 from .ordering import centroid, training_cases
 from .pairs import margin_pairs, pareto_filter
 from .rewards import relabelled
+from .shards import in_shards
 from .sphere import sample_sphere
 from .store import stream
 from .training import fit, load_checkpoint, save_checkpoint
@@ -76,12 +78,19 @@ def labelled_pool(
     corpus, # Corpus
     s,      # Settings: hppo_cases, tail_depths
     round_number=1, # which cases of the stream
+    folder=None,    # where shards are kept; None keeps none
+    **shards,       # how many, and the only one that is wanted (page 165)
 ):          # Pool
     "The training cases of a round, their candidates labelled online (Algorithm 2, lines 3 and 7)."
-    cases = training_cases(corpus, s.hppo_cases, s, 'hppo', round_number)
-    static = static_candidates(corpus, cases, s.tail_depths)
-    fan = fan_candidates(policy, corpus, cases, s, 'round', round_number)
-    return label_pool(corpus, cases, dict(static=static, policy=fan), s.k)
+    cases, words = training_cases(corpus, s.hppo_cases, s, 'hppo', round_number), ('round', round_number)
+    def offered(rows):
+        fan = fan_candidates(policy, corpus, cases, s, *words, rows=rows)
+        return dict(static=static_candidates(corpus, cases[rows], s.tail_depths), policy=fan)
+    def label(rows):
+        if rows.start == 0 and corpus.index.kind != 'flat':
+            audit_labels(corpus, cases[:AUDITED], offered(slice(0, AUDITED)), s.k)
+        return label_pool(corpus, cases[rows], offered(rows), s.k, audited=True)
+    return in_shards(label, cases, folder, round_number, **shards)
 
 # %% ../nbs/180_hppo.ipynb #c019
 @dataclass(frozen=True)
@@ -269,9 +278,10 @@ def next_pool(
     first,   # Pool of the first round
     variant, # Variant: new_cases
     round_number:int, # from 2 on
+    folder=None, # where shards are kept; None keeps none
 ):           # Pool
     "The pool of a later round (Algorithm 2, line 7)."
-    if variant.new_cases: return labelled_pool(policy, corpus, s, round_number)
+    if variant.new_cases: return labelled_pool(policy, corpus, s, round_number, folder)
     fan = fan_candidates(policy, corpus, first.cases, s, 'round', 1)
     redrawn = label_pool(corpus, first.cases, dict(policy=fan), s.k)
     return first.only('static').beside(redrawn)
@@ -309,7 +319,7 @@ def iterate(
     s,       # Settings
     pool,    # Pool, the first
     variant, # Variant
-    folder=None, # for a checkpoint after each round
+    folder=None, # for a checkpoint after each round, and the shards of its pool
 ) -> Run:
     "Iterated hybrid policy with validation early stop (Algorithm 2)."
     run, first = resumed(sft, corpus, s, folder), pool
@@ -317,7 +327,7 @@ def iterate(
     for number in range(len(run.history), looked_up(s, variant.rounds) + 1):
         if variant.stop and run.best < number - PATIENCE: break
         policy = _learner(run.checkpoints[-1], sft, s)
-        if number > 1: pool = next_pool(policy, corpus, s, first, variant, number)
+        if number > 1: pool = next_pool(policy, corpus, s, first, variant, number, folder)
         seen = seen_by(variant, pool, corpus, s)
         facts = hppo_round(policy, sft, corpus, seen, s, variant, number, steps)
         run.record(policy, corpus, s, round=number, step=number*steps, **facts)

@@ -7,8 +7,8 @@ __all__ = ['WORLD', 'MODEL', 'FIT', 'SEQUENCES', 'SAMPLER', 'FAN', 'POOL', 'ROUN
            'SFT', 'PREFERENCE', 'STAGES', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED', 'WORDS', 'HISTORY', 'Stage',
            'stored_domain', 'get_domain', 'get_pool', 'get_corpus', 'numbered', 'get_model', 'make_domain_file',
            'make_corpus', 'working', 'make_pretrained', 'make_cpt', 'make_sft', 'own_streams', 'make_pool',
-           'make_preference', 'preference_reads', 'stages_of', 'check_stage', 'stage_key', 'stage_path', 'one_maker',
-           'make_stage', 'get_rows', 'get_history', 'get_losses', 'long_off_policy']
+           'make_shard', 'make_preference', 'preference_reads', 'stages_of', 'check_stage', 'stage_key', 'stage_path',
+           'one_maker', 'make_stage', 'get_rows', 'get_history', 'get_losses', 'long_off_policy']
 
 # %% ../nbs/220_pipeline.ipynb #c003
 import shutil
@@ -139,10 +139,14 @@ def make_pool(
     stage,  # pool
     domain, # its name
     path,   # of the result
+    **shards, # how many, and the only one to label (page 165)
 ):
-    "The first pool, with the SFT policy's fan."
+    "The first pool, with the SFT policy's fan, or one of its shards."
     sft, corpus = get_model(s, 'sft', domain), get_corpus(s, domain)
-    labelled_pool(sft, corpus, own_streams(s)).save(path)
+    pool = labelled_pool(sft, corpus, own_streams(s), folder=working(path), **shards)
+    if not shards.get('only'): pool.save(path)
+
+def make_shard(s, domain, **shards): make_pool(s, 'pool', domain, stage_path(s, 'pool', domain), **shards)
 
 # %% ../nbs/220_pipeline.ipynb #c029
 def _take_over(other, folder): # the rounds of a stored run, if it is there, into a working folder
@@ -301,12 +305,13 @@ def make_stage(
     s,           # Settings
     stage:str,   # of STAGES
     domain=None, # for stages of one domain
+    **shards,    # how many, of a pool
 ) -> Path:       # its file
     "Make a stage and what it needs, unless it is there."
     path, domain = stage_path(s, stage, domain), check_stage(s, stage, domain)
     if path.exists(): return path
     with one_maker(path):
-        if not path.exists(): stages_of(s)[stage].make(s, stage, domain, path)
+        if not path.exists(): stages_of(s)[stage].make(s, stage, domain, path, **shards)
     shutil.rmtree(working(path), ignore_errors=True)
     return path
 

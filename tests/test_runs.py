@@ -104,12 +104,13 @@ def test_a_papermill_line_by_hand_gives_the_same_files(whole, name):
 
 
 # Killed when such a file is there: checkpoints of one stage, of another, a page's scores before its tables.
+IN_SHARDS = ('main', '--profile', 'smoke', '--shards', '2')  # so may the jobs that label be killed
 MOMENTS = ('runs/smoke/pretrained-*', 'runs/smoke/adaptive-D1-*', 'figures/smoke/cases/main.*')
 
 
 def kill_when(copy, moment, seconds):
     "Start a run and kill it so long after a file is there."
-    process = start(copy, 'main', '--profile', 'smoke')
+    process = start(copy, *IN_SHARDS)
     began = time.time()
     while process.poll() is None and not [*copy.glob(moment)]:
         if time.time() - began > LIMIT: break
@@ -126,7 +127,7 @@ def test_killed_again_and_again_ends_the_same(whole, tmp_path):
         shutil.copy2(path, copy/'runs'/'smoke')
     rng = random.Random(0)
     for moment in MOMENTS: kill_when(copy, moment, rng.uniform(0, .3))
-    finish(copy, 'main', '--profile', 'smoke')
+    finish(copy, *IN_SHARDS)
     ours, theirs = results(copy), results(whole)
     assert ours.keys() == theirs.keys()
     assert [k for k in ours if ours[k] != theirs[k]] == []

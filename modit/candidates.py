@@ -7,7 +7,6 @@ __all__ = ['PROBE_ETAS', 'static_candidates', 'fan_candidates', 'probe_candidate
 
 # %% ../nbs/160_candidates.ipynb #c003
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -21,7 +20,6 @@ from .metrics import score_queries
 from .ordering import Cases, centroid
 from .retrieval import search
 from .store import load_arrays, save_arrays
-from .training import by_first, in_shares, shares
 
 # %% ../nbs/160_candidates.ipynb #c008
 def static_candidates(
@@ -46,12 +44,13 @@ def fan_candidates(
     scales = torch.tensor(s.guidance_scales if scales is None else scales)
     device = next(model.parameters()).device
     noise = case_noise(len(cases), (len(scales), s.dim), s, corpus.name, 'fan', *purpose)
-    def one_block(i):
+    out = []
+    for i in range(0, len(cases), block):
         seeds = torch.from_numpy(corpus.items[cases.prefix[i:i + block]]).to(device)
         start = noise[i:i + block].to(device)
         found = generate(model, seeds, start, scales.to(device), s.ode_steps, s.sampler)
-        return found.cpu().numpy()
-    return np.concatenate(in_shares(one_block, range(0, len(cases), block)))
+        out.append(found.cpu().numpy())
+    return np.concatenate(out)
 
 # %% ../nbs/160_candidates.ipynb #c018
 PROBE_ETAS = (.3, .6, .9, 1.2) # ours: lengths of the steered candidates
@@ -115,10 +114,9 @@ def label_pool(
     audit_labels(corpus, cases, families, k)
     candidates = np.concatenate(list(families.values()), 1)
     n, c, d = candidates.shape
-    queries, own = candidates.reshape(n*c, d), np.repeat(cases.sequence, c, axis=0)
-    def near(part): return search(corpus.index, queries[part], k, own=own[part])
-    ids, pattern = np.concatenate(in_shares(near, shares(n*c))), np.repeat(cases.pattern, c)
-    scores = by_first(partial(score_queries, ids, corpus.labels, corpus.pattern, pattern))
+    own, pattern = np.repeat(cases.sequence, c, axis=0), np.repeat(cases.pattern, c)
+    ids = search(corpus.index, candidates.reshape(n*c, d), k, own=own)
+    scores = score_queries(ids, corpus.labels, corpus.pattern, pattern)
     joint, same = (scores[name].values.reshape(n, c) for name in ('joint', 'same'))
     names = np.repeat(list(families), [x.shape[1] for x in families.values()])
     return Pool(cases, candidates, joint, same, tuple(names.tolist()))

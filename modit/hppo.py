@@ -259,7 +259,7 @@ def single_round(
     policy, run, saved = _learner(sft, sft, s), Run(), looked_up(s, variant.steps)
     def on_step(step, model):
         if step in saved: run.record(model, corpus, s, round=1, step=step)
-    pool = seen_by(variant, pool, corpus, s)
+    pool = by_first(partial(seen_by, variant, pool, corpus, s))
     facts = hppo_round(policy, sft, corpus, pool, s, variant, 1, max(saved), on_step)
     while len(run.history) < len(saved): # no case had a pair: the policy is still SFT
         run.record(policy, corpus, s, round=1, step=0)
@@ -322,8 +322,8 @@ def iterate(
     for number in range(len(run.history), looked_up(s, variant.rounds) + 1):
         if variant.stop and run.best < number - PATIENCE: break
         policy = _learner(run.checkpoints[-1], sft, s)
-        if number > 1: pool = next_pool(policy, corpus, s, first, variant, number)
-        seen = seen_by(variant, pool, corpus, s)
+        if number > 1: pool = by_first(partial(next_pool, policy, corpus, s, first, variant, number))
+        seen = by_first(partial(seen_by, variant, pool, corpus, s))
         facts = hppo_round(policy, sft, corpus, seen, s, variant, number, steps)
         run.record(policy, corpus, s, round=number, step=number*steps, **facts)
         _keep_round(run, folder)

@@ -201,8 +201,7 @@ def make_pool(
 ):
     "The first pool, with the SFT policy's fan."
     sft, corpus = get_model(s, 'sft', domain), get_corpus(s, domain)
-    pool = labelled_pool(sft, corpus, own_streams(s))
-    by_first(lambda: pool.save(path))
+    by_first(lambda: labelled_pool(sft, corpus, own_streams(s)).save(path))
 
 # %% ../nbs/220_pipeline.ipynb #c029
 def _take_over(other, folder): # the rounds of a stored run, if it is there, into a working folder

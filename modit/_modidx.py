@@ -646,6 +646,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                'modit.explore.plane_around': ('explore.html#plane_around', 'modit/explore.py')},
             'modit.fit': { 'modit.fit._interval': ('fit.html#_interval', 'modit/fit.py'),
                            'modit.fit._percent': ('fit.html#_percent', 'modit/fit.py'),
+                           'modit.fit._say': ('fit.html#_say', 'modit/fit.py'),
                            'modit.fit._short': ('fit.html#_short', 'modit/fit.py'),
                            'modit.fit.data_facts': ('fit.html#data_facts', 'modit/fit.py'),
                            'modit.fit.evaluate': ('fit.html#evaluate', 'modit/fit.py'),

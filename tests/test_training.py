@@ -23,7 +23,7 @@ def start(words, runs, launcher=()):
     where = environment(ROOT) | dict(ACCELERATE_USE_CPU='true', CUDA_VISIBLE_DEVICES='', MODIT_RUNS=str(runs))
     for name in ('RANK', 'WORLD_SIZE', 'LOCAL_RANK'): where.pop(name, None)
     command = [sys.executable, *launcher, *map(str, words)]
-    return subprocess.run(command, cwd=ROOT, env=where, capture_output=True, text=True, timeout=600)
+    return subprocess.run(command, cwd=ROOT, env=where, capture_output=True, text=True, timeout=1800)
 
 
 def done(words, runs, launcher=()):

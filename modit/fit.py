@@ -26,6 +26,7 @@ from .retriever import Retriever, find_items, free_for_model, stored_retriever
 from .settings import override, require
 from .stats import Interval, cluster_interval
 from .store import fingerprint
+from .training import by_first, processes
 
 # %% ../nbs/258_fit.ipynb #c005
 def steered_length(
@@ -218,6 +219,9 @@ def stages_to_make(
     return [('corpus', d) for d in s.domains] + shared + [(x, d) for d in s.domains for x in last]
 
 # %% ../nbs/258_fit.ipynb #c024
+def _say(text): # once for all processes
+    if processes().is_main_process: print(text, flush=True)
+
 def make_all(
     s,     # Settings
     stage, # the last of them
@@ -226,11 +230,11 @@ def make_all(
     todo = stages_to_make(s, stage)
     for i, (name, domain) in enumerate(todo, 1):
         what, began = f'[{i}/{len(todo)}] {name} {domain or ""}'.strip(), time.time()
-        if stage_path(s, name, domain).exists(): print(f'{what}: there already', flush=True)
+        if by_first(stage_path(s, name, domain).exists): _say(f'{what}: there already')
         else:
-            print(f'{what}: start', flush=True)
+            _say(f'{what}: start')
             make_stage(s, name, domain)
-            print(f'{what}: done in {time.time() - began:.0f} s', flush=True)
+            _say(f'{what}: done in {time.time() - began:.0f} s')
 
 # %% ../nbs/258_fit.ipynb #c026
 def split_key(
@@ -249,7 +253,7 @@ def measured(
     corpus, domain = get_corpus(s, retriever.name), get_domain(s, retriever.name)
     given = getattr(domain, 'pattern', None) is not None
     proxies = 'those that its table names' if given else 'clusters of k-means, which stand in for kinds'
-    metrics = metrics_of(score_model(retriever, corpus, s))
+    metrics = by_first(lambda: metrics_of(score_model(retriever, corpus, s)))
     more = dict(data=data_facts(corpus, s, proxies), split_key=split_key(corpus), metrics=metrics)
     found = replace(retriever, about=retriever.about | more)
     return replace(found, card=model_card(found))
@@ -271,9 +275,9 @@ def fit(
     models = []
     for name, folder in place.items():
         models.append(measured(stored_retriever(s, name, stage), s))
-        models[-1].save(folder)
-        print(f'{name}: {verdict_words(models[-1].about["metrics"])}')
-        print(f'{name}: model in {folder}', flush=True)
+        by_first(partial(models[-1].save, folder))
+        _say(f'{name}: {verdict_words(models[-1].about["metrics"])}')
+        _say(f'{name}: model in {folder}')
     return models
 
 # %% ../nbs/258_fit.ipynb #c031

@@ -6,7 +6,7 @@ r"""A stage's result lies in a file whose name holds a key: the settings it read
 __all__ = ['WORLD', 'MODEL', 'FIT', 'SEQUENCES', 'SAMPLER', 'FAN', 'POOL', 'ROUND', 'VALIDATE', 'CORPUS', 'PRETRAIN', 'CPT',
            'SFT', 'PREFERENCE', 'STAGES', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED', 'WORDS', 'HISTORY', 'Stage',
            'stored_domain', 'get_domain', 'get_pool', 'get_corpus', 'numbered', 'get_model', 'make_domain_file',
-           'make_corpus', 'working', 'make_pretrained', 'make_cpt', 'make_sft', 'own_streams', 'make_pool',
+           'make_corpus', 'keep', 'working', 'make_pretrained', 'make_cpt', 'make_sft', 'own_streams', 'make_pool',
            'make_shard', 'make_preference', 'preference_reads', 'stages_of', 'check_stage', 'stage_key', 'stage_path',
            'one_maker', 'make_stage', 'get_rows', 'get_history', 'get_losses', 'long_off_policy']
 
@@ -15,11 +15,10 @@ import shutil
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pandas as pd
-from accelerate import Accelerator
 
 from .candidates import Pool
 from .cpt import continue_pretraining
@@ -37,7 +36,7 @@ from .sft import finetune
 from .source import code_of, imports_of, stream_code
 from .store import atomic_write, fingerprint, load_arrays, runs_dir
 from .synth import load_domain, save_domain
-from .training import load_checkpoint, save_checkpoint
+from .training import by_first, load_checkpoint, processes, save_checkpoint
 
 # %% ../nbs/220_pipeline.ipynb #c016
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def get_model(
     checkpoint=None, # of a preference run: None the chosen one, i the i-th of its history, -1 the last
 ):              # a MODiT
     "The model of a stage on accelerate's device, trained if it is not there yet."
-    model = new_model(s).to(Accelerator().device) # where `fit` would train it
+    model = new_model(s).to(processes().device) # where `fit` would train it
     if stage == 'base': return model
     path = make_stage(s, stage, domain)
     if checkpoint is not None:
@@ -88,8 +87,10 @@ def _guided(model, s, stage, domain, other=None):
     return guided_by(model, other)
 
 # %% ../nbs/220_pipeline.ipynb #c022
-def make_domain_file(s, stage, domain, path): save_domain(synthetic_domain(s, domain), path)
-def make_corpus(s, stage, domain, path): prepare_corpus(get_domain(s, domain), s).save(path)
+def _prepare(domain, s, path): by_first(lambda: prepare_corpus(domain, s).save(path))
+def make_domain_file(s, stage, domain, path): by_first(lambda: save_domain(synthetic_domain(s, domain), path))
+def make_corpus(s, stage, domain, path): _prepare(get_domain(s, domain), s, path)
+def keep(path, model, **facts): by_first(partial(save_checkpoint, path, model, **facts))
 def working(path): return path.with_suffix('.work') # where a stage that is being made keeps its checkpoints
 
 # %% ../nbs/220_pipeline.ipynb #c024
@@ -105,7 +106,7 @@ def make_pretrained(
         corpora, raws = [get_corpus(s, d) for d in s.domains], [raw_sessions(x) for x in s.folders]
         draw = mixed_sessions(corpora, s, raws)
     model, losses = pretrain(s, working(path), draw)
-    save_checkpoint(path, model, losses=losses)
+    keep(path, model, losses=losses)
 
 # %% ../nbs/220_pipeline.ipynb #c025
 def make_cpt(
@@ -117,7 +118,7 @@ def make_cpt(
     "Continuation pretraining over all domains, or over one."
     corpora = [get_corpus(s, d) for d in ([domain] if domain else s.domains)]
     model, losses = continue_pretraining(get_model(s, 'pretrained'), corpora, s, working(path))
-    save_checkpoint(path, model, losses=losses)
+    keep(path, model, losses=losses)
 
 # %% ../nbs/220_pipeline.ipynb #c026
 def make_sft(
@@ -129,7 +130,7 @@ def make_sft(
     "Tail-centroid fine-tuning from the stage's parent."
     start = get_model(s, STAGES[stage].parents[0], domain)
     model, losses = finetune(start, get_corpus(s, domain), s, working(path))
-    save_checkpoint(path, model, losses=losses)
+    keep(path, model, losses=losses)
 
 # %% ../nbs/220_pipeline.ipynb #c028
 def own_streams(s): return replace(s, seed=s.seed + s.preference_run) # the preference stage's settings
@@ -143,8 +144,10 @@ def make_pool(
 ):
     "The first pool, with the SFT policy's fan, or one of its shards."
     sft, corpus = get_model(s, 'sft', domain), get_corpus(s, domain)
-    pool = labelled_pool(sft, corpus, own_streams(s), folder=working(path), **shards)
-    if not shards.get('only'): pool.save(path)
+    def labelled():
+        pool = labelled_pool(sft, corpus, own_streams(s), folder=working(path), **shards)
+        if not shards.get('only'): pool.save(path)
+    by_first(labelled)
 
 def make_shard(s, domain, **shards): make_pool(s, 'pool', domain, stage_path(s, 'pool', domain), **shards)
 
@@ -162,16 +165,17 @@ def make_preference(
 ):
     "A preference run under the variant of the stage's name."
     variant, sft, corpus = VARIANTS[stage], get_model(s, 'sft', domain), get_corpus(s, domain)
-    if variant.extends: _take_over(stage_path(s, variant.extends, domain), working(path))
+    other = stage_path(s, variant.extends, domain) if variant.extends else None
+    if other: by_first(partial(_take_over, other, working(path)))
     run = prefer(sft, corpus, own_streams(s), get_pool(s, domain), variant, working(path))
     for i, (model, row) in enumerate(zip(run.checkpoints, run.history, strict=True)):
-        save_checkpoint(numbered(path, i), model, row=row)
-    save_checkpoint(path, run.policy, history=run.history, best=run.best)
+        keep(numbered(path, i), model, row=row)
+    keep(path, run.policy, history=run.history, best=run.best)
 
 # %% ../nbs/220_pipeline.ipynb #c031
 WORLD = ('seed', 'dim', 'world', 'super_patterns')
 MODEL = ('seed', 'dim', 'seq_len', 'width', 'depth', 'heads')
-FIT = ('warmup_ratio', 'min_lr_ratio', 'weight_decay', 'grad_clip')
+FIT = ('warmup_ratio', 'min_lr_ratio', 'weight_decay', 'grad_clip', 'precision')
 SEQUENCES = ('seq_len', 'prefix_len', 'order', 'normal_share')
 SAMPLER = ('ode_steps', 'sampler')
 FAN = ('guidance_scales', *SAMPLER, 'k')
@@ -290,7 +294,8 @@ def stage_path(
 def one_maker(
     path, # of the result
 ):
-    "Let one process at a time make a result."
+    "Let one process at a time make a result, or one group of processes."
+    if not processes().is_main_process: return (yield)
     folder = path.parent/'.locks'
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder/path.stem, 'w') as f:
@@ -309,10 +314,10 @@ def make_stage(
 ) -> Path:       # its file
     "Make a stage and what it needs, unless it is there."
     path, domain = stage_path(s, stage, domain), check_stage(s, stage, domain)
-    if path.exists(): return path
+    if by_first(path.exists): return path
     with one_maker(path):
-        if not path.exists(): stages_of(s)[stage].make(s, stage, domain, path, **shards)
-    shutil.rmtree(working(path), ignore_errors=True)
+        if not by_first(path.exists): stages_of(s)[stage].make(s, stage, domain, path, **shards)
+    by_first(partial(shutil.rmtree, working(path), ignore_errors=True))
     return path
 
 # %% ../nbs/220_pipeline.ipynb #c051

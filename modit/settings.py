@@ -78,6 +78,7 @@ class Settings:
     min_lr_ratio: float
     weight_decay: float
     grad_clip: float
+    precision: str
     batch: int
     checkpoint_every: int
     pretrain_steps: int
@@ -204,6 +205,7 @@ CHOICES = dict(world=('islands', 'crossing'),
                jacobi=('endpoint', 'anisotropic', 'reverse', 'none'),
                pretrain_jacobi=('endpoint', 'anisotropic', 'reverse', 'none'),
                sampler=('euler', 'expmap'),
+               precision=('fp32', 'bf16'),
                guidance_branch=('every', 'pretraining', 'frozen'))
 
 # %% ../nbs/000_settings.ipynb #c035

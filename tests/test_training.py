@@ -1,36 +1,154 @@
-"""The training loop over several processes."""
+"""Training on several processes: two end as one, a bad loss stops both, a checkpoint is anyone's."""
+import json
+import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
 
 from conftest import ROOT, environment
 from modit.model import new_model
 from modit.settings import load_settings
 from modit.store import load_arrays
 
-SCRIPT = """
-import os, sys
-from modit.pretrain import pretrain
+TWO = ('-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', '2')
+HALF = dict(pretrain_micro_batch=16, cpt_micro_batch=16, sft_micro_batch=16)  # of 32: what each of two takes
+TINY = dict(pretrain_steps=6, train_rows=[64, 32, 32, 32], repetition=[1]*4, hppo_steps=4)
+
+
+def start(words, runs, launcher=()):
+    "A command on a CPU, alone or under a launcher, with a store of its own."
+    where = environment(ROOT) | dict(ACCELERATE_USE_CPU='true', CUDA_VISIBLE_DEVICES='', MODIT_RUNS=str(runs))
+    for name in ('RANK', 'WORLD_SIZE', 'LOCAL_RANK'): where.pop(name, None)
+    command = [sys.executable, *launcher, *map(str, words)]
+    return subprocess.run(command, cwd=ROOT, env=where, capture_output=True, text=True, timeout=1800)
+
+
+def done(words, runs, launcher=()):
+    run = start(words, runs, launcher)
+    assert run.returncode == 0, run.stderr[-3000:]
+    return run
+
+
+@pytest.fixture(scope='module')
+def stores(tmp_path_factory):
+    "A preference run and all before it: made by one process, and by two."
+    words = ['-m', 'modit.command', 'stage', 'hppo', 'D4', '--variant', 'adaptive', '--profile', 'smoke']
+    words += ['--overrides', json.dumps(TINY | HALF)]
+    one, two = tmp_path_factory.mktemp('one'), tmp_path_factory.mktemp('two')
+    with ThreadPoolExecutor(2) as pool:
+        runs = pool.submit(done, words, one), pool.submit(done, words, two, TWO)
+    assert runs[1].result().stdout.count('adaptive D4: done') == 1, 'the first process speaks for both'
+    return one/'smoke', two/'smoke'
+
+
+def of_stage(folder, stage):
+    "Arrays and facts of a stage's one result, not of its rounds."
+    return load_arrays(*folder.glob(f'{stage}-{"?"*12}.safetensors'))
+
+
+@pytest.mark.parametrize('stage', ['corpus-D4', 'pretrained', 'cpt', 'sft', 'pool'])
+def test_two_processes_end_with_the_bits_of_one(stores, stage):
+    # each takes a micro-batch, and one process adds the same two: no sum has another order
+    (alone, facts), (shared, same) = (of_stage(folder, stage) for folder in stores)
+    assert facts == same and facts.get('losses', [1.]) != []
+    assert alone.keys() == shared.keys() and all(np.array_equal(alone[k], shared[k]) for k in alone)
+
+
+def test_preference_rounds_of_two_processes_follow_those_of_one(stores):
+    # a preference batch is one micro-batch, which two processes cut: sums have another order
+    (_, facts), (_, same) = (of_stage(folder, 'adaptive-D4') for folder in stores)
+    assert len(facts['history']) == len(same['history']) > 1 and facts['best'] == same['best']
+    for row, other in zip(facts['history'], same['history'], strict=True):
+        assert np.allclose(row.pop('losses', 0), other.pop('losses', 0), atol=1e-6, rtol=0)
+        for key, value in row.items(): assert np.allclose(value, other[key], atol=1e-6), key
+
+
+def test_whoever_makes_a_stage_the_store_looks_alike(stores):
+    names = [sorted(str(p.relative_to(folder)) for p in folder.rglob('*')) for folder in stores]
+    assert names[0] == names[1] and not [name for name in names[0] if 'work' in name]
+
+
+RESUME = """
+import sys
+from modit.pretrain import pretrain, world_sessions
 from modit.settings import load_settings
-from modit.training import save_checkpoint
-model, losses = pretrain(load_settings('smoke', pretrain_steps=3, pretrain_micro_batch=8))  # 32 rows a step
-save_checkpoint(f'{sys.argv[1]}/{os.environ.get("RANK", "alone")}', model, losses=losses)
+from modit.training import processes, save_checkpoint
+
+s, root = load_settings('smoke', pretrain_steps=6, checkpoint_every=2), sys.argv[2]
+
+def killed_in_step_5():
+    draw, drawn = world_sessions(s), []
+    def some(rng):
+        drawn.append(rng)
+        if len(drawn) > 5: raise KeyboardInterrupt
+        return draw(rng)
+    return some
+
+def begin(folder):
+    try: pretrain(s, f'{root}/{folder}', killed_in_step_5())
+    except KeyboardInterrupt: pass
+
+def finish(folder, name):
+    model, losses = pretrain(s, folder and f'{root}/{folder}')
+    save_checkpoint(f'{root}/{name}.{processes().process_index}', model, losses=losses)
+
+if sys.argv[1] == 'first': begin('of one'); finish(None, 'whole')
+if sys.argv[1] == 'two': begin('of two'); finish('of one', 'one to two'); finish(None, 'shared')
+if sys.argv[1] == 'last': finish('of two', 'two to one')
 """
 
 
-def test_two_processes_train_as_one(tmp_path):
-    (tmp_path/'script.py').write_text(SCRIPT)
-    where = environment(ROOT) | dict(ACCELERATE_USE_CPU='true', CUDA_VISIBLE_DEVICES='')
-    for launcher in ([], ['-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', '2']):
-        command = [sys.executable, *launcher, str(tmp_path/'script.py'), str(tmp_path)]
-        run = subprocess.run(command, cwd=ROOT, env=where, capture_output=True, text=True)
-        assert run.returncode == 0, run.stderr[-3000:]
-    runs = [load_arrays(tmp_path/name) for name in ('alone', '0', '1')]
-    (alone, whole), (first, half), (second, other) = runs
-    assert half['losses'] != other['losses'], 'both processes computed the same rows'
-    assert np.allclose((np.array(half['losses']) + other['losses'])/2, whole['losses'], atol=1e-5)
-    for k, before in new_model(load_settings('smoke')).state_dict().items():
-        k = f'model.{k}'
-        assert abs(alone[k] - before.numpy()).max() > 1e-4, f'{k} was not trained'
-        assert abs(alone[k] - first[k]).max() < 1e-5 and (first[k] == second[k]).all(), k
+def test_a_checkpoint_goes_on_with_another_number_of_processes(tmp_path):
+    script = tmp_path/'resume.py'
+    script.write_text(RESUME)
+    for part, launcher in (('first', ()), ('two', TWO), ('last', ())):
+        done([script, part, tmp_path], tmp_path, launcher)
+    kept = [load_arrays(tmp_path/name/'checkpoint.safetensors') for name in ('of one', 'of two')]
+    assert kept[0][0].keys() == kept[1][0].keys() and kept[0][1].keys() == kept[1][1].keys()
+    assert kept[0][1]['step'] == kept[1][1]['step'] == 4
+    whole, facts = load_arrays(tmp_path/'whole.0')
+    start = {f'model.{k}': v.numpy() for k, v in new_model(load_settings('smoke')).state_dict().items()}
+    for name in ('one to two.0', 'one to two.1', 'two to one.0', 'shared.0', 'shared.1'):
+        weights, same = load_arrays(tmp_path/name)
+        assert np.allclose(facts['losses'], same['losses'], atol=1e-6, rtol=0), name
+        for k, v in weights.items():
+            assert abs(v - whole[k]).max() < 1e-5 < 1e-4 < abs(v - start[k]).max(), (name, k)
+
+
+BAD = """
+import math, os, sys
+from modit import pretrain
+from modit.command import main
+
+usual, asked = pretrain.continuation_loss, []
+def bad(model, rows, jacobi):
+    asked.append(1)
+    wrong = os.environ['RANK'] == '1' and len(asked) == 3
+    return usual(model, rows, jacobi)*(math.nan if wrong else 1)
+pretrain.continuation_loss = bad
+main(['stage', *sys.argv[1:], '--profile', 'smoke'])
+"""
+
+
+@pytest.mark.parametrize('words, said', [
+    (['pretrained'], 'pretrain: loss is nan at step 2; lower the learning rate'),
+    (['sft'], 'stage sft needs a domain, one of D1 D2 D3 D4')])
+def test_what_is_wrong_with_one_stops_all_in_one_line(tmp_path, words, said):
+    script = tmp_path/'bad.py'
+    script.write_text(BAD)
+    run = start([script, *words], tmp_path/'runs', TWO)
+    told = [line for line in run.stderr.splitlines() if line.startswith('modit')]
+    assert run.returncode != 0 and told == [f'modit: {said}'], run.stderr[-3000:]
+    assert f'File "{ROOT/"modit"}' not in run.stderr, 'the launcher reports in its way, we in ours'
+    assert not [*(tmp_path/'runs').rglob('*.safetensors')]
+
+
+def test_processes_that_do_not_find_each_other_are_refused(tmp_path):
+    code = 'import os; os.environ["WORLD_SIZE"] = "2"; from accelerate import PartialState; PartialState();'
+    code += 'from modit.training import processes; processes()'
+    run = start(['-c', code], tmp_path)
+    assert run.returncode and '2 processes were started, and each works alone on cpu' in run.stderr
+    assert os.environ.get('WORLD_SIZE') is None

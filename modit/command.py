@@ -188,6 +188,7 @@ def _main(a):
     if a.target == 'replicate': replicate(a.profile, a.workflow, a.dry_run)
     else: run_graph(a.target, a.profile, a.workflow, a.dry_run, a.shards)
 
+# %% ../nbs/270_command.ipynb #5c0e7d12
 def _sweep(a):
     load_settings(a.profile)
     grid = read_grid(a.grid)
@@ -196,10 +197,8 @@ def _sweep(a):
 
 def _figures(a):
     load_settings(a.profile)
-    from modit.graph import redraw
-    from modit.replicate import redraw_second
-    redraw_second(a.profile) # first, since the first world's pages end with a look at both ledgers
-    redraw(a.profile)
+    from modit.replicate import redraw_both
+    redraw_both(a.profile)
 
 # %% ../nbs/270_command.ipynb #c035a
 def check_bench(

@@ -150,7 +150,8 @@ def takes_models(
 
 # %% ../nbs/250_graph.ipynb #c029
 @cache
-def _marker_of(runs, s, name, seed): return str(run_marker(s, name, **({} if seed is None else {'seed': seed})))
+def _marker_of(runs, s, name, seed):
+    return str(run_marker(s, name, **({} if seed is None else dict(seed=seed))))
 
 def page_job(
     s:Settings, # of the profile

@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'RANK', 'PARTS', 'CAPTION', 'AGREE', 'KEY', 'run', 'second_ledger', 'weakest', 'cells_alike',
-           'both_verdicts', 'table', 'claims', 'shared_contrasts', 'draw_contrasts', 'plot']
+           'seeded', 'both_verdicts', 'table', 'claims', 'shared_contrasts', 'draw_contrasts', 'plot']
 
 # %% ../../nbs/experiments/495_replicate.ipynb #c004
 import matplotlib.pyplot as plt
@@ -52,6 +52,8 @@ def cells_alike(
 # %% ../../nbs/experiments/495_replicate.ipynb #c015
 PARTS = ['verdict', 'held', 'estimate', 'low', 'high'] # of a claim in one world
 
+def seeded(part, seeds): return [f'{part}_{seed}' for seed in seeds] # its columns in the table
+
 def both_verdicts(
     first, # a ledger: claims and claim-cells
     second, # of the other world
@@ -59,24 +61,23 @@ def both_verdicts(
 ) -> pd.DataFrame: # a row a claim
     "Both verdicts of every claim, whether they agree, and in how many cells."
     own = first['claims'][['id', 'statement', 'cells', *PARTS]]
-    names = [{part: f'{part}_{seed}' for part in PARTS} for seed in seeds]
-    theirs = second['claims'][['id', *PARTS]].rename(columns=names[1])
-    both = own.rename(columns=names[0]).merge(theirs, on='id', how='left')
-    words = [f'verdict_{seed}' for seed in seeds]
+    theirs = second['claims'][['id', *PARTS]]
+    both = own.merge(theirs, on='id', how='left', suffixes=[f'_{seed}' for seed in seeds])
+    words = seeded('verdict', seeds)
     both[words] = both[words].fillna(NOT_RUN.label)
     same = (both[words[0]] == both[words[1]]).map({True: 'yes', False: 'no'})
     both['agree'] = same.where((both[words] != NOT_RUN.label).all(axis=1), '')
     alike = cells_alike(first['claim-cells'], second['claim-cells'])
     both = both.merge(alike, on='id', how='left').fillna(dict(shared=0, alike=0, opposite=0))
-    counts = ['shared', 'alike', 'opposite', *(f'held_{seed}' for seed in seeds)]
+    counts = ['shared', 'alike', 'opposite', *seeded('held', seeds)]
     return both.astype({name: 'Int64' for name in counts})
 
 # %% ../../nbs/experiments/495_replicate.ipynb #c019
 CAPTION = (
     'Every claim in two worlds, drawn from two seeds under the same settings; columns bear the seed. agree: '
-    'both verdicts are the same. shared: cells that both worlds have, alike: with the same verdict, opposite: '
-    'one holds and the other fails. Estimates are means over the cells with the lowest and highest end of '
-    'their 95% intervals, positive where the claim is favoured, in fractions (AUC for C06); or the number '
+    'both verdicts are the same. shared: cells that both worlds have, alike: with the same verdict, '
+    'opposite: one holds and the other fails. Estimates are means over the cells with the lowest and '
+    'highest end of their 95% intervals, positive where the claim is favoured, in fractions (AUC for C06); or the number '
     'that the claim is about.')
 
 def table(
@@ -89,8 +90,8 @@ def table(
     seeds = p.s.seed, SECOND
     both = both_verdicts(scores, second, seeds)
     of = [f'{part}_{seed}' for seed in seeds for part in ('estimate', 'low', 'high')]
-    words, held = [[f'{part}_{seed}' for seed in seeds] for part in ('verdict', 'held')]
-    columns = ['id', *words, 'agree', 'cells', *held, 'shared', 'alike', 'opposite', *of, 'statement']
+    columns = ['id', *seeded('verdict', seeds), 'agree', 'cells', *seeded('held', seeds)]
+    columns += ['shared', 'alike', 'opposite', *of, 'statement']
     return {'tab-replicate': Table(both[columns], CAPTION)}
 
 def claims(scores, p): return [] # they are the other pages'
@@ -111,7 +112,8 @@ def shared_contrasts(
         return pd.DataFrame(dict(points=100*own.side*own.estimate, rank=own.verdict.map(RANK)))
     both = turned(first).merge(turned(second), on=KEY)
     gap = (both['rank_x'] - both['rank_y']).abs()
-    return both.rename(columns=dict(points_x='x', points_y='y')).assign(gap=gap)[['x', 'y', 'gap']].reset_index()
+    both = both.rename(columns=dict(points_x='x', points_y='y')).assign(gap=gap)
+    return both[['x', 'y', 'gap']].reset_index()
 
 # %% ../../nbs/experiments/495_replicate.ipynb #c024
 def draw_contrasts(

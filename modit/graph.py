@@ -254,13 +254,14 @@ def has_scores(
     return all((folder/f'{score}.csv.gz').exists() for score in needed)
 
 # %% ../nbs/250_graph.ipynb #c050
-def _size(name, profile): # of the scores that a page draws from, in bytes
+def _size(name, folder): # of the scores that a page draws from, in bytes
     names = {*page_constant(name, 'READS'), *page_constant(name, 'SCORES')} - {*LEDGER}
-    return sum((repo_root()/'figures'/profile/'cases'/f'{score}.csv.gz').stat().st_size for score in names)
+    return sum((folder/'cases'/f'{score}.csv.gz').stat().st_size for score in names)
 
 def redraw_pages(
     names, # of experiments, none of which reads what another writes
     draw,  # name -> labels, such as `redraw_page` with its profile
+    folder, # where their scores lie: those with the most go first
 ) -> list: # labels and numbers of claims that were written
     "Redraw pages and say what each has drawn, in their order."
     written = []
@@ -271,7 +272,7 @@ def redraw_pages(
         return written
     if sys.platform != 'linux': return say(map(draw, names))
     with ProcessPoolExecutor(2, get_context('fork')) as pool:
-        ahead = sorted(names, key=partial(_size, profile=profile), reverse=True)
+        ahead = sorted(names, key=partial(_size, folder=folder), reverse=True)
         drawn = {name: pool.submit(draw, name) for name in ahead}
         return say(drawn[name].result() for name in names)
 
@@ -287,8 +288,8 @@ def redraw(
     pages = [name for name in found if not is_ledger(name)]
     if not pages:
         raise ValueError(f'figures/{profile}/cases holds no scores; run `make main PROFILE={profile}` first')
-    draw = partial(redraw_page, profile=profile)
-    silent = set(read_reported('claims').id).difference(redraw_pages(pages, draw))
-    update_claims(repo_root()/'figures'/profile, not_run(sorted(silent)))
-    redraw_pages([name for name in found if is_ledger(name)], draw)
+    draw, figures = partial(redraw_page, profile=profile), repo_root()/'figures'/profile
+    silent = set(read_reported('claims').id).difference(redraw_pages(pages, draw, figures))
+    update_claims(figures, not_run(sorted(silent)))
+    redraw_pages([name for name in found if is_ledger(name)], draw, figures)
     return found

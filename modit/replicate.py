@@ -62,7 +62,7 @@ def redraw_second(
         print(f'second world: no scores in {where}/cases; `make replicate PROFILE={profile}` makes them')
         return found
     print(f'second world, into {where}:', flush=True)
-    judged = redraw_pages(found, partial(judge_again, profile=profile))
+    judged = redraw_pages(found, partial(judge_again, profile=profile), second_folder(profile))
     silent = set(read_reported('claims').id).difference(judged)
     update_claims(second_folder(profile), not_run(sorted(silent)))
     return found

@@ -77,9 +77,8 @@ CAPTION = (
     'Every claim in two worlds, drawn from two seeds under the same settings; columns bear the seed. agree: '
     'both verdicts are the same. shared: cells that both worlds have, alike: with the same verdict, '
     'opposite: one holds and the other fails. Estimates are means over the cells with the lowest and '
-    'highest end of their 95% intervals, positive where the claim is favoured, in fractions '
-    '(AUC for C06); or the number '
-    'that the claim is about.')
+    'highest end of their 95% intervals, positive where the claim is favoured, in fractions (AUC for C06); '
+    'or the number that the claim is about.')
 
 def table(
     scores, # with the first ledger

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'CLAIMED', 'PASSES', 'DRAWS', 'SHARES', 'MISSED', 'POOLS', 'LED', 'CHANGED', 'DOMAIN_LOOKS',
            'KINDS', 'twice', 'look_rows', 'duplicated', 'trained_looks', 'banked', 'test_looks', 'course_models',
-           'preferred', 'ranked_rows', 'as_on', 'changed_models', 'between', 'changed_scores', 'density_again',
+           'preferred', 'ranked_rows', 'rows_of', 'changed_models', 'between', 'changed_scores', 'density_again',
            'targets_again', 'pairs_of', 'all_pairs', 'chosen_again', 'false_again', 'run', 'lead_table', 'share_table',
            'means', 'table', 'marks_of', 'draw_leads', 'draw_ranks', 'draw_oracles', 'plot', 'claims']
 
@@ -85,8 +85,9 @@ def trained_looks(
     if corpus.name in CLAIMED:
         families['duplicates'] = get_pool(duplicated(p.s), corpus.name).only('policy').candidates[:p.looked]
     rows = look_rows(corpus, few.cases, families, p.s).assign(split='train')
-    false = dict(reward=few.joint, bank=banked(corpus, pool, few, p.s), local=local_reward(few, corpus, p.s)[0])
+    false = dict(bank=banked(corpus, pool, few, p.s), local=local_reward(few, corpus, p.s)[0])
     paid = rows.family.isin(['static', 'policy'])
+    false['reward'] = few.joint # the true one beside them
     return rows.assign(**{name: pd.Series(x.ravel(), rows.index[paid]) for name, x in false.items()})
 
 # %% ../../nbs/experiments/480_reasons.ipynb #c013
@@ -180,17 +181,16 @@ def ranked_rows(
     return pd.concat(rows, ignore_index=True)
 
 # %% ../../nbs/experiments/480_reasons.ipynb #c020
-def as_on(
+def rows_of(
     s,      # Settings
-    domain, # whose values are replaced
-    other,  # by those of this one
+    domain, # whose training rows are replaced
+    other,  # by as many as this one has
 ):          # Settings
-    "One domain with the training rows and the epochs of another."
-    changed = {}
-    for key in ('train_rows', 'sft_epochs'):
-        values = dict(zip(s.domains, getattr(s, key), strict=True))
-        changed[key] = tuple((values | {domain: values[other]}).values())
-    return override(s, **changed)
+    "One domain with the training rows of another, and about as many SFT steps as before."
+    rows, epochs = (dict(zip(s.domains, x, strict=True)) for x in (s.train_rows, s.sft_epochs))
+    epochs[domain] = max(1, round(epochs[domain]*rows[domain]/rows[other]))
+    rows[domain] = rows[other]
+    return override(s, train_rows=tuple(rows.values()), sft_epochs=tuple(epochs.values()))
 
 def changed_models(
     s,           # Settings
@@ -202,10 +202,9 @@ def changed_models(
         for i in range(len(s.off_policy_steps)):
             found[f'no tail {i + 1}'] = get_model(bare, 'off_policy', domain, i)
     if domain == 'D4':
-        rows = as_on(s, 'D4', 'D1')
+        rows = rows_of(s, 'D4', 'D1')
         found['rows cpt'] = get_model(rows, 'cpt_single', domain)
-        for order in ('random', 'ascending'):
-            found[f'rows {order}'] = get_model(override(rows, order=order), 'sft_single', domain)
+        found['rows sft'] = get_model(rows, 'sft_single', domain)
     return found
 
 # %% ../../nbs/experiments/480_reasons.ipynb #c021
@@ -237,7 +236,8 @@ def density_again(
 ) -> pd.DataFrame: # domain, neighbours, auc2080, spearman, lift
     "Ranking scores of the predictor on patterns it has not seen, by K and by 4K neighbours, where it misses."
     s, rows = p.s, []
-    if corpus.name not in MISSED: return pd.DataFrame(columns=['domain', 'neighbours', 'auc2080', 'spearman', 'lift'])
+    columns = ['domain', 'neighbours', 'auc2080', 'spearman', 'lift']
+    if corpus.name not in MISSED: return pd.DataFrame(columns=columns)
     rng, n = stream(s.seed, 'anchors again', corpus.name), len(corpus.items)
     anchors = np.sort(rng.choice(n, min(s.anchors//2, n), replace=False))
     for k in (s.k, 4*s.k):

@@ -619,6 +619,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                   'modit/experiments/reasons.py'),
                                            'modit.experiments.reasons.run': ( 'experiments/reasons.html#run',
                                                                               'modit/experiments/reasons.py'),
+                                           'modit.experiments.reasons.share_of': ( 'experiments/reasons.html#share_of',
+                                                                                   'modit/experiments/reasons.py'),
                                            'modit.experiments.reasons.share_table': ( 'experiments/reasons.html#share_table',
                                                                                       'modit/experiments/reasons.py'),
                                            'modit.experiments.reasons.table': ( 'experiments/reasons.html#table',

@@ -4,8 +4,8 @@
 __all__ = ['READS', 'SCORES', 'CLAIMED', 'PASSES', 'DRAWS', 'SHARES', 'MISSED', 'POOLS', 'LED', 'CHANGED', 'DOMAIN_LOOKS',
            'KINDS', 'twice', 'look_rows', 'duplicated', 'trained_looks', 'banked', 'test_looks', 'course_models',
            'preferred', 'ranked_rows', 'rows_of', 'changed_models', 'between', 'changed_scores', 'density_again',
-           'targets_again', 'pairs_of', 'all_pairs', 'chosen_again', 'false_again', 'run', 'lead_table', 'share_table',
-           'means', 'table', 'marks_of', 'draw_leads', 'draw_ranks', 'draw_oracles', 'plot', 'claims']
+           'targets_again', 'pairs_of', 'all_pairs', 'chosen_again', 'false_again', 'run', 'share_of', 'lead_table',
+           'share_table', 'means', 'table', 'marks_of', 'draw_leads', 'draw_ranks', 'draw_oracles', 'plot', 'claims']
 
 # %% ../../nbs/experiments/480_reasons.ipynb #c004
 from functools import partial
@@ -343,15 +343,20 @@ def run(
     return {score: pd.concat(rows, ignore_index=True) for score, rows in found.items()}
 
 # %% ../../nbs/experiments/480_reasons.ipynb #c037
+def share_of(over, under, patterns): # estimate, low, high
+    if len(np.unique(patterns)) < 2: return dict(share=np.nan, low=np.nan, high=np.nan)
+    found = ratio_interval(over, under, patterns)
+    return dict(share=found.estimate, low=found.low, high=found.high)
+
 def lead_table(
     leads, # scores leads
 ) -> pd.DataFrame: # a row a domain and pool
     "What winners are ahead by, and how much of it survives."
     rows = []
     for (domain, pool), found in leads.groupby(['domain', 'pool'], sort=False):
-        share, removed = ratio_interval(found.second, found['first'], found.pattern), found[~found.kept]
+        share, removed = share_of(found.second, found['first'], found.pattern), found[~found.kept]
         rows.append(dict(domain=domain, pool=pool, pairs=len(found), **found[LED].mean(),
-                         survives=share.estimate, low=share.low, high=share.high,
+                         **share,
                          static_winners=(found.winner == 'static').mean(), removed=len(removed)/len(found),
                          kept_along=found[found.kept].along.mean(), removed_along=removed.along.mean()))
     return pd.DataFrame(rows)
@@ -363,9 +368,8 @@ def share_table(
     "Pairs ranked rightly."
     rows = []
     for names, found in ranked.groupby(['domain', 'method', 'split'], sort=False):
-        share = ratio_interval(found.right, found.pairs, found.pattern)
-        ends = dict(share=share.estimate, low=share.low, high=share.high)
-        rows.append(dict(zip(('domain', 'method', 'split'), names, strict=True)) | ends)
+        named = dict(zip(('domain', 'method', 'split'), names, strict=True))
+        rows.append(named | share_of(found.right, found.pairs, found.pattern))
     return pd.DataFrame(rows)
 
 # %% ../../nbs/experiments/480_reasons.ipynb #c039
@@ -405,7 +409,7 @@ def draw_leads(
     pools, marks = [x for x in POOLS if x in set(rows.pool)], marks_of(p)
     for r in rows.itertuples():
         at = pools.index(r.pool) + aside(r.domain, marks)
-        whisker(ax, at, 100*r.survives, 100*r.low, 100*r.high, marks[r.domain], markersize=4)
+        whisker(ax, at, 100*r.share, 100*r.low, 100*r.high, marks[r.domain], markersize=4)
     ax.set(xticks=range(len(pools)), ylabel='lead that survives (%)', title='Second look')
     ax.set_xticklabels([look(x).label.replace(' + ', '\n+ ') for x in pools], rotation=40, ha='right')
 

@@ -725,6 +725,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                        'modit.experiments.why.claims': ('experiments/why.html#claims', 'modit/experiments/why.py'),
                                        'modit.experiments.why.course_reasons': ( 'experiments/why.html#course_reasons',
                                                                                  'modit/experiments/why.py'),
+                                       'modit.experiments.why.drift_reason': ( 'experiments/why.html#drift_reason',
+                                                                               'modit/experiments/why.py'),
                                        'modit.experiments.why.each': ('experiments/why.html#each', 'modit/experiments/why.py'),
                                        'modit.experiments.why.estimates': ('experiments/why.html#estimates', 'modit/experiments/why.py'),
                                        'modit.experiments.why.fan_gain': ('experiments/why.html#fan_gain', 'modit/experiments/why.py'),

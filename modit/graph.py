@@ -129,14 +129,14 @@ def stage_jobs(
 def main_stages(s): return [('hppo', d) for d in s.domains] # what most pages stand on
 
 # %% ../nbs/250_graph.ipynb #c023
-def is_ledger(name): return bool({*page_constant(name, 'READS')} & {*LEDGER}) # reads what all others wrote
+def is_ledger(name): return bool({*page_constant(name, 'READS')} & {*LEDGER}) # reads what others judged
 
 def pages_before(
     name:str, # of an experiment
 ) -> list:    # of experiments
     "The pages that come first; raises `ValueError` for scores that nobody writes."
     own = experiment_path(name).stem
-    if is_ledger(name): return [other for other in experiments() if not is_ledger(other)]
+    if is_ledger(name): return [other for other in experiments() if other < own]
     owners = {experiment_path(owner_of(score)).stem for score in page_constant(name, 'READS')}
     return sorted(owners - {own})
 
@@ -291,5 +291,5 @@ def redraw(
     draw, figures = partial(redraw_page, profile=profile), repo_root()/'figures'/profile
     silent = set(read_reported('claims').id).difference(redraw_pages(pages, draw, figures))
     update_claims(figures, not_run(sorted(silent)))
-    redraw_pages([name for name in found if is_ledger(name)], draw, figures)
+    for name in filter(is_ledger, found): redraw_pages([name], draw, figures)
     return found

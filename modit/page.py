@@ -26,7 +26,7 @@ from .notebooks import page_constant, short_name
 from .report import figures_dir, read_cases, save_figure, write_cases, write_table, update_manifest
 from .settings import Settings, load_settings
 from .store import fingerprint
-from .verdicts import show_claims, update_claims
+from .verdicts import give_reasons, show_claims, update_claims
 
 # %% ../nbs/240_page.ipynb #c006
 @dataclass
@@ -162,7 +162,7 @@ def open_page(
     return Page(short_name(path.stem), s, values, own | changed, given['fresh'], time.time())
 
 # %% ../nbs/240_page.ipynb #c034
-LEDGER = ('claims', 'claim-cells') # written by all pages, read by the last
+LEDGER = ('claims', 'claim-cells') # written by all pages, read by the last ones
 
 @cache
 def owner_of(
@@ -280,13 +280,15 @@ def publish(
     self:Page,
     tables=None,  # label -> Table
     figures=None, # label -> matplotlib Figure
-    claims=(),    # rows of `judge`
+    claims=(),    # rows of `judge`; of the page that gives reasons, those of `because`
 ) -> pd.DataFrame: # the claims in words
-    "Write what the page has found; its claims go into the ledger."
+    "Write what the page has found; its claims, or its reasons, go into the ledger."
     for label, table in (tables or {}).items(): write_table(self.folder, label, table)
     for label, figure in (figures or {}).items(): save_figure(self.folder, label, figure)
     if self.made: update_manifest(self.folder, self.name, self.s, self.began)
-    return show_claims(update_claims(self.folder, claims)) if len(claims) else pd.DataFrame()
+    if not len(claims): return pd.DataFrame()
+    write = give_reasons if 'why' in claims[0] else update_claims
+    return show_claims(write(self.folder, claims))
 
 # %% ../nbs/240_page.ipynb #c057
 def redraw_page(
@@ -303,4 +305,4 @@ def redraw_page(
     claims = module.claims(scores, p)
     p.publish(tables, figures, claims)
     plt.close('all')
-    return [*tables, *figures, *(claim['id'] for claim in claims)]
+    return [*tables, *figures, *(claim['id'] for claim in claims if 'verdict' in claim)]

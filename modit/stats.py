@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Interval', 'resample_counts', 'bootstrap_contrasts', 'paired_bootstrap', 'cluster_bootstrap', 'cluster_interval',
-           'jackknife_interval', 'holm', 'verdict']
+           'jackknife_interval', 'ratio_interval', 'holm', 'verdict']
 
 # %% ../nbs/190_stats.ipynb #c002
 from dataclasses import dataclass
@@ -170,6 +170,19 @@ def jackknife_interval(
     error = np.sqrt((units - 1)*np.var(without))
     half, p = t.ppf((1 + level)/2, units - 1)*error, 2*t.sf(abs(estimate)/error, units - 1) if error else 1.
     return Interval(*map(float, (estimate, estimate - half, estimate + half, p)), n, units)
+
+# %% ../nbs/190_stats.ipynb #5e1c7a01
+def ratio_interval(
+    over,     # (n,) numerators, such as the pairs of a case that are ranked rightly
+    under,    # (n,) denominators, such as its pairs
+    patterns, # (n,) of each case
+    level=.95, # coverage
+) -> Interval: # units counts patterns
+    "A ratio of sums, each pattern left out in turn; `ValueError` for fewer than two of them (ours)."
+    unit, group = np.unique(patterns, return_inverse=True)
+    a, b = (np.bincount(group, np.asarray(x, float), len(unit)) for x in (over, under))
+    without = (a.sum() - a)/(b.sum() - b)
+    return jackknife_interval(float(a.sum()/b.sum()), without, len(group), level)
 
 # %% ../nbs/190_stats.ipynb #c050
 def holm(

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['paired', 'shared_counts', 'spanning', 'contrast', 'contrasts', 'in_points', 'aside', 'draw_differences',
            'split_panels', 'power', 'judge', 'weakest_in_each_cell', 'threshold_claim', 'and_also', 'not_run',
-           'claim_rows', 'merge_rows', 'update_claims', 'show_claims']
+           'claim_rows', 'merge_rows', 'because', 'update_claims', 'give_reasons', 'show_claims']
 
 # %% ../nbs/210_verdicts.ipynb #c003
 from functools import lru_cache
@@ -246,6 +246,7 @@ def not_run(
 _COUNTS = dict(held='Int64', cells='Int64')
 _CLAIM = ['id', 'place', 'statement', 'held', 'cells', 'estimate', 'low', 'high', 'n', 'verdict']
 _CELL = ['id', 'domain', 'split', 'a', 'b', 'column', 'side', 'estimate', 'low', 'high', 'n', 'verdict']
+_REASON = ['shown', 'why']
 
 def claim_rows(
     claims,        # list of rows of `judge`
@@ -269,6 +270,13 @@ def merge_rows(
     atomic_write(path, merged.to_csv(index=False, float_format='%.6g', lineterminator='\n'))
 
 # %% ../nbs/210_verdicts.ipynb #c052
+def because(claim_id, shown, why): return dict(id=claim_id, shown=shown, why=why) # a reason, for `give_reasons`
+
+def _reasons_kept(path, rows): # of rows that are judged again, with the same verdict
+    empty = pd.DataFrame(columns=['id', 'verdict', *_REASON])
+    old = pd.read_csv(path).reindex(columns=empty.columns) if path.exists() else empty
+    return rows.merge(old, on=['id', 'verdict'], how='left')
+
 def update_claims(
     folder:Path,   # figures/<profile>, or that of a rerun
     claims,        # list of rows of `judge` and `not_run`
@@ -279,9 +287,25 @@ def update_claims(
     tables = [c['rows'].assign(id=c['id']).reindex(columns=_CELL) for c in claims if c['cells']]
     cells = pd.concat(tables) if tables else pd.DataFrame(columns=_CELL)
     with locked():
-        merge_rows(folder/'claims.csv', rows, rows.id, ['id'], _COUNTS)
+        told = _reasons_kept(folder/'claims.csv', rows)
+        merge_rows(folder/'claims.csv', told, rows.id, ['id'], _COUNTS)
         merge_rows(folder/'claim-cells.csv', cells, rows.id, ['id', 'domain', 'split'])
     return rows
+
+# %% ../nbs/210_verdicts.ipynb #6b1d2a72
+def give_reasons(
+    folder:Path,   # with a ledger
+    reasons,       # list of rows of `because`, all that there are
+) -> pd.DataFrame: # rows of the ledger that have a reason
+    "Write the reasons of all verdicts but *holds* into the folder's claims.csv."
+    path, given = Path(folder)/'claims.csv', pd.DataFrame(reasons).set_index('id')
+    with locked():
+        ledger = pd.read_csv(path, dtype=_COUNTS)
+        wanted = ~ledger.verdict.isin(['holds', NOT_RUN.label])
+        found = {name: ledger.id.map(given[name]).where(wanted) for name in _REASON}
+        ledger = ledger.assign(**found)
+        atomic_write(path, ledger.to_csv(index=False, float_format='%.6g', lineterminator='\n'))
+    return ledger[ledger.why.notna()]
 
 # %% ../nbs/210_verdicts.ipynb #c055
 pd.set_option('display.max_colwidth', None) # a statement is read to its end
@@ -293,4 +317,6 @@ def show_claims(
     held = [f'{r.held} of {r.cells}' if r.cells else '' for r in found.itertuples()]
     points = [_points(r) if r.cells else '' for r in found.itertuples()]
     table = found[['id', 'statement']].assign(held=held, points=points, verdict=found.verdict.map(marked))
+    if 'why' in found and found.why.notna().any():
+        table['why'] = found.why.str.cat(' (' + found.shown + ')').fillna('')
     return table.set_index('id')

@@ -259,6 +259,14 @@ def test_every_claim_has_a_verdict():
     assert ours.statement.tolist() == words, 'a statement changed; run make figures'
 
 
+def test_every_verdict_but_holds_has_a_reason():
+    ours = pd.read_csv(ROOT/'figures'/'mini'/'claims.csv')
+    wanting = ours[~ours.verdict.isin(['holds', 'not run'])]
+    without = wanting.id[wanting.why.isna()].tolist()
+    assert not without, f'490_why gives no reason for {", ".join(without)}'
+    for label in wanting.shown: assert [*(ROOT/'figures'/'mini').glob(f'{label}.*')], f'no {label} to show it'
+
+
 def test_committed_domains_are_those_of_the_manifest():
     for name, facts in json.loads((ROOT/'data_synth'/'manifest.json').read_text()).items():
         found = hashlib.sha256((ROOT/'data_synth'/name).read_bytes()).hexdigest()

@@ -128,8 +128,10 @@ def table(
     "Every claim with its verdict (tab:claims, ours)."
     caption = ('Every claim with its verdict: mean over its cells, and the lowest and highest end of '
                'their 95% intervals. Contrasts are positive where the claim is favoured, in fractions '
-               '(AUC for C06); the others are the number that the claim is about.')
-    columns = ['section', 'id', 'statement', 'held', 'cells', 'estimate', 'low', 'high', 'n', 'verdict']
-    return {'tab-claims': Table(grouped(scores)[columns], caption)}
+               '(AUC for C06); the others are the number that the claim is about. The last two columns '
+               'say why a claim does not hold, and which table or figure shows it.')
+    columns = ['section', 'id', 'statement', 'held', 'cells', 'estimate', 'low', 'high', 'n', 'verdict',
+               'shown', 'why']
+    return {'tab-claims': Table(grouped(scores).reindex(columns=columns).fillna(dict(shown='', why='')), caption)}
 
 def claims(scores, p): return [] # they are the other pages'

@@ -270,7 +270,7 @@ def merge_rows(
     atomic_write(path, merged.to_csv(index=False, float_format='%.6g', lineterminator='\n'))
 
 # %% ../nbs/210_verdicts.ipynb #c052
-def because(claim_id, shown, why): return dict(id=claim_id, shown=shown, why=why) # a reason, for `give_reasons`
+def because(claim_id, shown, why): return dict(id=claim_id, shown=shown, why=why) # for `give_reasons`
 
 def _reasons_kept(path, rows): # of rows that are judged again, with the same verdict
     empty = pd.DataFrame(columns=['id', 'verdict', *_REASON])

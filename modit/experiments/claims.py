@@ -132,6 +132,7 @@ def table(
                'say why a claim does not hold, and which table or figure shows it.')
     columns = ['section', 'id', 'statement', 'held', 'cells', 'estimate', 'low', 'high', 'n', 'verdict',
                'shown', 'why']
-    return {'tab-claims': Table(grouped(scores).reindex(columns=columns).fillna(dict(shown='', why='')), caption)}
+    told = grouped(scores).reindex(columns=columns).fillna(dict(shown='', why=''))
+    return {'tab-claims': Table(told, caption)}
 
 def claims(scores, p): return [] # they are the other pages'

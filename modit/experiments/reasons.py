@@ -192,6 +192,7 @@ def rows_of(
     rows[domain] = rows[other]
     return override(s, train_rows=tuple(rows.values()), sft_epochs=tuple(epochs.values()))
 
+# %% ../../nbs/experiments/480_reasons.ipynb #c020s1
 def changed_models(
     s,           # Settings
     domain:str,  # domain
@@ -317,10 +318,12 @@ def run(
 
 # %% ../../nbs/experiments/480_reasons.ipynb #c037
 def share_of(over, under, patterns): # estimate, low, high
+    "Estimate, low, high."
     if len(np.unique(patterns)) < 2: return dict(share=np.nan, low=np.nan, high=np.nan)
     found = ratio_interval(over, under, patterns)
     return dict(share=found.estimate, low=found.low, high=found.high)
 
+# %% ../../nbs/experiments/480_reasons.ipynb #c037s1
 def lead_table(
     leads, # scores leads
 ) -> pd.DataFrame: # a row a domain and pool
@@ -370,8 +373,10 @@ def table(
 DOMAIN_LOOKS = (('o', BLACK), ('s', DARK), ('^', GREY), ('D', LIGHT))
 
 def marks_of(p): # a Look a domain
+    "A Look a domain."
     return {d: Look(d, colour, mark) for d, (mark, colour) in zip(p.domains, DOMAIN_LOOKS, strict=False)}
 
+# %% ../../nbs/experiments/480_reasons.ipynb #c042s1
 def draw_leads(
     ax,   # matplotlib Axes
     rows, # of `lead_table`

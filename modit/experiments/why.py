@@ -64,7 +64,9 @@ def shares(
     "A ratio of sums in each domain."
     return {d: ratio_interval(x[over], x[under], x.pattern) for d, x in rows.groupby('domain')}
 
-def above(a, b): # two Intervals: whether the first share is higher beyond noise
+# %% ../../nbs/experiments/490_why.ipynb #w015s1
+def above(a, b): # whether the first of two Intervals is higher beyond noise
+    "Whether the first of two Intervals is higher beyond noise."
     return a.estimate - b.estimate > np.hypot((a.high - a.low)/2, (b.high - b.low)/2)
 
 def estimates(found): return {d: x.estimate for d, x in found.items()} # of `shares`
@@ -79,21 +81,26 @@ def chance(
     error = (rows.high - rows.low)/2/norm.ppf(.975)
     return norm.cdf(np.abs(effects)/error - norm.ppf(.975)).astype(float)
 
+# %% ../../nbs/experiments/490_why.ipynb #w017s1
 def paper_gap(
     rows,         # of `contrast`: domain, split
     a:str,        # method of the paper's table
     b:str,        # another
     label='tab-hppo-abl', # of the reported table
-): return power(rows.assign(a=a, b=b), label).paper.values/100 # in fractions, a cell each
+) -> np.ndarray: # one a row, in fractions
+    "The paper's own difference in each cell."
+    return power(rows.assign(a=a, b=b), label).paper.values/100
 
 # %% ../../nbs/experiments/490_why.ipynb #w020
 def bounds(r): return f'{points(r.estimate)} [{points(r.low)}, {points(r.high)}]' # of `contrast`
 
 def settled(cases, a, b, s): # of one domain: the difference on each split in words, and whether all hold
+    "Of one domain: the difference on each split in words, and whether all hold."
     if not {a, b} <= set(cases.method): return 'not run', False
     rows = contrast(cases, a, b, s)
     return ' and '.join(map(bounds, rows.itertuples())), bool((rows.verdict == 'holds').all())
 
+# %% ../../nbs/experiments/490_why.ipynb #w020s1
 def start_reasons(
     scores, # of the pages that it reads
     p,      # Page
@@ -130,10 +137,12 @@ def start_reasons(
 
 # %% ../../nbs/experiments/490_why.ipynb #w022
 def run_gains(seeds, split, only=None): # of each independent run over SFT, a number a run and domain
+    "Of each independent run over SFT, a number a run and domain."
     runs = [m for m in seeds.method.unique() if m != 'sft']
     found = [gaps(seeds, m, 'sft', split=split, only=only) for m in runs]
     return span([x for run in found for x in run.values()])
 
+# %% ../../nbs/experiments/490_why.ipynb #w022s1
 def ranks(
     ranked, # scores of 480_reasons
     only,   # domains
@@ -239,10 +248,12 @@ def course_reasons(
 
 # %% ../../nbs/experiments/490_why.ipynb #w029
 def pool_words(leads, pool): # of D1 to D3: what survives of a lead, and the lead along the attribute
+    "Of D1 to D3: what survives of a lead, and the lead along the attribute."
     mine = leads[(leads.pool == pool) & leads.domain.isin(CLAIMED)]
     kept = shares(mine, 'second', 'first')
     return kept, each(estimates(kept), percent), each(mine.groupby('domain').along.mean())
 
+# %% ../../nbs/experiments/490_why.ipynb #w029s1
 def candidate_reasons(
     scores, # of the pages that it reads
     p,      # Page
@@ -294,6 +305,7 @@ def fan_gain(
     served = served.set_index(['domain', 'round']).joint.unstack()
     return each(served[served.columns[-1]] - served[served.columns[1]])
 
+# %% ../../nbs/experiments/490_why.ipynb #w032s1
 def round_reasons(
     scores, # of the pages that it reads
     p,      # Page
@@ -417,7 +429,7 @@ def measure_reasons(
     known = dense[dense.split == 'item-hash']
     told = [f'{r.auc2080:.2f}, {r.spearman:.2f} and {r.lift:.1f} on {r.domain}' for r in known.itertuples()]
     sharp = {k: gaps(x, 'top1', 'centroid', 'attr') for k, x in few.groupby('neighbours')}
-    higher = any(mostly([x > 0 for x in found.values()]) for found in sharp.values())
+    higher = any((pd.Series(found) > 0).mean() > .5 for found in sharp.values())
     return [
         because('C23', 'tab-density', f'{unless(not met[known.index].any())}Not that patterns are new: with '
                                       f'no pattern left '

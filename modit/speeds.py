@@ -45,7 +45,7 @@ def cpu_seconds(
         runs += 1
     return calls, amount, (time.process_time() - began)/runs
 
-# %% ../nbs/267_speeds.ipynb #c008
+# %% ../nbs/267_speeds.ipynb #c008k
 ALONE = dict(domains=('D1',), heldout_clusters=(3,), valid_clusters=(2,), train_rows=(400,),
              normal_share=(.1,), repetition=(2,), sft_epochs=(1,), world='crossing')
 SIZES = (dict(dim=16, items=(20_000,), clusters=(50,), width=32, depth=2, heads=2, seq_len=16, prefix_len=12,
@@ -55,6 +55,7 @@ SIZES = (dict(dim=16, items=(20_000,), clusters=(50,), width=32, depth=2, heads=
          dict(dim=48, items=(150_000,), clusters=(200,), width=96, depth=4, heads=4, seq_len=40,
               prefix_len=30, tail_depths=(1, 2), batch=64, pretrain_micro_batch=64, pretrain_targets=8, k=50))
 
+# %% ../nbs/267_speeds.ipynb #c008
 def toy_sizes() -> list: # of Settings
     "What is measured."
     return [override(load_settings('smoke'), **ALONE, **size) for size in SIZES]
@@ -178,9 +179,10 @@ def logged_seconds(
     table = [(*key, seconds) for key, seconds in rows.items()]
     return pd.DataFrame(table, columns=['stage', 'domain', 'seconds'])
 
-# %% ../nbs/267_speeds.ipynb #c028
+# %% ../nbs/267_speeds.ipynb #c028k
 JOBS = dict(pool='hppo', steps='hppo', validation='hppo', evaluation='320_main') # whose job makes them
 
+# %% ../nbs/267_speeds.ipynb #c028
 def against_log(
     work,   # table of `predict`
     logged, # table of `logged_seconds`

@@ -24,10 +24,11 @@ from ..sphere import normalize
 from ..store import stream
 from ..verdicts import paired
 
-# %% ../../nbs/experiments/470_drawings.ipynb #c006
+# %% ../../nbs/experiments/470_drawings.ipynb #c006k
 READS = ('main', 'validation')
 SCORES = ('drawings',)
 
+# %% ../../nbs/experiments/470_drawings.ipynb #c006
 def median_case(
     corpus, # Corpus
     p,      # Page: splits
@@ -150,9 +151,10 @@ def draw_task(
     ax.legend(loc='upper left', bbox_to_anchor=(1, 1))
     return fig
 
-# %% ../../nbs/experiments/470_drawings.ipynb #c023
+# %% ../../nbs/experiments/470_drawings.ipynb #c023k
 COLD, WARM, PLAIN, TIME = (BLUE, .15), (ORANGE, .25), '0.93', (PURPLE, .25) # condition, targets, both, time
 
+# %% ../../nbs/experiments/470_drawings.ipynb #c023
 def box(
     ax,           # matplotlib Axes
     x, y,         # lower left corner

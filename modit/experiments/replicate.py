@@ -49,9 +49,10 @@ def cells_alike(
     rows = pd.DataFrame(dict(shared=1, alike=gap == 0, opposite=gap == 2))
     return rows.astype(int).groupby('id').sum().reset_index()
 
-# %% ../../nbs/experiments/495_replicate.ipynb #c015
+# %% ../../nbs/experiments/495_replicate.ipynb #c015k
 PARTS = ['verdict', 'held', 'estimate', 'low', 'high'] # of a claim in one world
 
+# %% ../../nbs/experiments/495_replicate.ipynb #c015
 def seeded(part, seeds): return [f'{part}_{seed}' for seed in seeds] # its columns in the table
 
 def both_verdicts(
@@ -72,7 +73,7 @@ def both_verdicts(
     counts = ['shared', 'alike', 'opposite', *seeded('held', seeds)]
     return both.astype({name: 'Int64' for name in counts})
 
-# %% ../../nbs/experiments/495_replicate.ipynb #c019
+# %% ../../nbs/experiments/495_replicate.ipynb #c019k
 CAPTION = (
     'Every claim in two worlds, drawn from two seeds under the same settings; columns bear the seed. agree: '
     'both verdicts are the same. shared: cells that both worlds have, alike: with the same verdict, '
@@ -80,6 +81,7 @@ CAPTION = (
     'highest end of their 95% intervals, positive where the claim is favoured, in fractions (AUC for C06); '
     'or the number that the claim is about.')
 
+# %% ../../nbs/experiments/495_replicate.ipynb #c019
 def table(
     scores, # with the first ledger
     p,      # Page
@@ -96,12 +98,13 @@ def table(
 
 def claims(scores, p): return [] # they are the other pages'
 
-# %% ../../nbs/experiments/495_replicate.ipynb #c022
+# %% ../../nbs/experiments/495_replicate.ipynb #c022k
 AGREE = {0: Look('same verdict', BLUE), 1: Look('within noise in one', GREY, filled=False),
          2: Look('opposite', VERMILLION, 'X')} # by how far apart two verdicts are
 
 KEY = ['id', 'domain', 'split', 'a', 'b', 'column']
 
+# %% ../../nbs/experiments/495_replicate.ipynb #c022
 def shared_contrasts(
     first, # claim-cells of one world
     second, # of the other

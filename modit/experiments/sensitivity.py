@@ -82,9 +82,10 @@ def table(
                'kept counts the cases that made pairs in the first round.')
     return {'tab-hparam': Table(pd.DataFrame(rows), caption, p.splits)}
 
-# %% ../../nbs/experiments/400_sensitivity.ipynb #c022
+# %% ../../nbs/experiments/400_sensitivity.ipynb #c022k
 DOMAIN_LOOKS = (('o', BLACK), ('s', DARK), ('^', GREY), ('D', LIGHT))
 
+# %% ../../nbs/experiments/400_sensitivity.ipynb #c022
 def plot(
     scores, # of `run`
     p,      # Page

@@ -239,6 +239,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                 'modit/experiments/claims.py'),
                                           'modit.experiments.claims.half_held': ( 'experiments/claims.html#half_held',
                                                                                   'modit/experiments/claims.py'),
+                                          'modit.experiments.claims.on_real_data': ( 'experiments/claims.html#on_real_data',
+                                                                                     'modit/experiments/claims.py'),
                                           'modit.experiments.claims.places': ( 'experiments/claims.html#places',
                                                                                'modit/experiments/claims.py'),
                                           'modit.experiments.claims.plot': ('experiments/claims.html#plot', 'modit/experiments/claims.py'),

@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'SECTIONS', 'RANK', 'VERDICT_AT', 'ID_AT', 'PER_LINE', 'MARKED', 'run', 'section', 'grouped',
-           'columns_of', 'places', 'half_held', 'draw_claim', 'draw_head', 'plot', 'table', 'claims']
+           'columns_of', 'places', 'half_held', 'draw_claim', 'draw_head', 'plot', 'on_real_data', 'table', 'claims']
 
 # %% ../../nbs/experiments/500_claims.ipynb #c004
 import textwrap
@@ -10,7 +10,8 @@ import textwrap
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from ..report import NOT_RUN, VERDICTS, Table, legend_of, ring
+from ..report import NOT_RUN, VERDICTS, Table, figures_dir, legend_of, ring
+from ..settings import load_settings
 
 # %% ../../nbs/experiments/500_claims.ipynb #c007
 READS = ('claims', 'claim-cells')
@@ -120,6 +121,17 @@ def plot(
     ax.axis('off')
     return {'fig-claims': fig}
 
+# %% ../../nbs/experiments/500_claims.ipynb #c024s
+def on_real_data() -> dict: # id -> words
+    "What the ledger of profile public says of a claim; empty where that was not run."
+    folder = figures_dir(load_settings('public'))
+    if not (folder/'claims.csv').exists(): return {}
+    claims, cells = (pd.read_csv(folder/f'{name}.csv') for name in READS)
+    items = cells[cells.split == 'item'].assign(holds=lambda x: x.verdict == 'holds').groupby('id').holds
+    items = {name: f'; items {held.sum()} of {len(held)}' for name, held in items}
+    judged = claims[claims.cells > 0]
+    return {r.id: f'{r.verdict}, {r.held} of {r.cells}{items.get(r.id, "")}' for r in judged.itertuples()}
+
 # %% ../../nbs/experiments/500_claims.ipynb #c025
 def table(
     scores, # with the ledger
@@ -129,10 +141,13 @@ def table(
     caption = ('Every claim with its verdict: mean over its cells, and the lowest and highest end of '
                'their 95% intervals. Contrasts are positive where the claim is favoured, in fractions '
                '(AUC for C06); the others are the number that the claim is about. The last two columns '
-               'say why a claim does not hold, and which table or figure shows it.')
+               'say why a claim does not hold, and which table or figure shows it; real data: the verdict '
+               'on the public domains, with the cells that hold there.')
     columns = ['section', 'id', 'statement', 'held', 'cells', 'estimate', 'low', 'high', 'n', 'verdict',
-               'shown', 'why']
-    told = grouped(scores).reindex(columns=columns).fillna(dict(shown='', why=''))
+               'real data', 'shown', 'why']
+    found = grouped(scores)
+    told = found.assign(**{'real data': found.id.map(on_real_data())}).reindex(columns=columns)
+    told = told.fillna({'real data': '', 'shown': '', 'why': ''})
     return {'tab-claims': Table(told, caption)}
 
 def claims(scores, p): return [] # they are the other pages'

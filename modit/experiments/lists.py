@@ -124,7 +124,7 @@ def in_words(
     item, # a row of `lists`
 ) -> str: # mark and name
     "An item as a cell of the table."
-    name = str(item.text).split(':')[0] if isinstance(item.text, str) and item.text else item.id
+    name = str(item.text).split(':')[0] if isinstance(item.text, str) and item.text else str(item.id)
     return f'{MARKS[item.attr, item.same]} {name[:40]}'
 
 # %% ../../nbs/experiments/485_lists.ipynb #c019

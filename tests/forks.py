@@ -1,14 +1,13 @@
 """Experiments of the repository one stands in, two at a time, without a kernel each:
 `python tests/forks.py '{"profile": "smoke"}' 330_order 370_best_of_n`.
 
-Two forks of this process, which has imported what all pages need, run the pages' cells, one after another.
+Forks of this process, which has imported what all pages need, run the pages' cells, a fork a page.
 All else is as in `modit run`: parameters are checked, papermill puts them into the page, a run leaves its
 marker. The last line that is printed says, as JSON, what went wrong with each page, if anything did.
 """
 import io
 import json
 import sys
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from unittest.mock import patch
@@ -41,6 +40,6 @@ def run(name, parameters):
 
 if __name__ == '__main__':
     parameters, names = json.loads(sys.argv[1]), sys.argv[2:]
-    with ProcessPoolExecutor(2, get_context('fork')) as pool:
-        found = list(pool.map(partial(run, parameters=parameters), names))
+    with get_context('fork').Pool(2, maxtasksperchild=1) as pool:  # a page must not see another's names
+        found = pool.map(partial(run, parameters=parameters), names, chunksize=1)
     print(json.dumps(dict(zip(names, found, strict=True))))

@@ -49,7 +49,7 @@ def of_stage(folder, stage):
     return load_arrays(*folder.glob(f'{stage}-{"?"*12}.safetensors'))
 
 
-@pytest.mark.parametrize('stage', ['corpus-D4', 'pretrained', 'cpt', 'sft', 'pool'])
+@pytest.mark.parametrize('stage', ['corpus-D4', 'pretrained', 'cpt', 'sft-D4', 'pool-D4'])
 def test_two_processes_end_with_the_bits_of_one(stores, stage):
     # each takes a micro-batch, and one process adds the same two: no sum has another order
     (alone, facts), (shared, same) = (of_stage(folder, stage) for folder in stores)

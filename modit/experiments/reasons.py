@@ -228,7 +228,7 @@ def targets_again(
     for method, depth in depths.items():
         queries = static_candidates(corpus, cases, [depth])[:, 0]
         ids = search(corpus.index, queries, p.s.k, own=cases.sequence)
-        for k in (5, 10, p.s.k):
+        for k in sorted({5, 10, p.s.k}): # each once, at small sizes too
             named = dict(domain=corpus.name, split='item', case=range(len(cases)), pattern=cases.pattern)
             hit = corpus.labels[ids[:, :k]].mean(1)
             rows.append(pd.DataFrame(named | dict(neighbours=k, method=method, attr=hit)))

@@ -67,6 +67,7 @@ def make_crossing_domain(
     name:str, # domain
     s,        # Settings: seed, items, clusters, attribute_shift
     c:dict|None=None, # constants, by default the frozen ones
+    path=None, # file that the items are written to; None: they stay in memory
 ) -> Domain:
     "Draw a domain of this world, of the size that the settings give."
     c, rng = c or crossing_constants(name), stream(s.seed, 'crossing domain', name)
@@ -74,7 +75,7 @@ def make_crossing_domain(
     patterns = draw_crossing_patterns(world, c, clusters, rng)
     pattern = assign_patterns(c, clusters, n, rng)
     logit = crossing_logit(patterns, c, s.attribute_shift, rng)
-    items, along, modality = scatter_in_blocks(world, c, patterns, pattern, rng)
+    items, along, modality = scatter_in_blocks(world, c, patterns, pattern, rng, path)
     chance = 1/(1 + np.exp(-logit[pattern] - c['kw']*along))
     attribute = rng.random(n) < chance
     supers, directions = patterns.supers[pattern].astype(np.int32), patterns.directions.astype(np.float32)
@@ -111,10 +112,11 @@ def crossing_sessions(
 def synthetic_domain(
     s,        # Settings: world, and what its generator reads
     name:str, # domain
+    path=None, # file that the items are written to; None: they stay in memory
 ) -> Domain:
     "A domain of the world that the settings name."
     make = dict(islands=make_domain, crossing=make_crossing_domain)[s.world]
-    return make(make_world(s), name, s)
+    return make(make_world(s), name, s, path=path)
 
 # %% ../nbs/035_crossing.ipynb #c028
 def synthetic_sessions(

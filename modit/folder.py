@@ -4,14 +4,13 @@
 
 # %% auto #0
 __all__ = ['FACTS', 'OF_FOLDER', 'DATA', 'FolderDomain', 'write_folder', 'find_folder', 'open_embeddings', 'read_table',
-           'read_items', 'unit_rows', 'read_sessions', 'session_rows', 'raw_sessions', 'read_facts', 'table_problems',
-           'read_parts', 'common_problems', 'look_at', 'problems', 'own_columns', 'read_folder', 'folder_key']
+           'read_items', 'read_sessions', 'session_rows', 'raw_sessions', 'read_facts', 'table_problems', 'read_parts',
+           'common_problems', 'look_at', 'problems', 'own_columns', 'read_folder', 'folder_key']
 
 # %% ../nbs/037_folder.ipynb #c003
 import configparser
 import difflib
 import hashlib
-import io
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -22,9 +21,10 @@ import pandas as pd
 from numpy.lib.format import open_memmap, write_array
 
 from .settings import parse_value, require
-from .store import atomic_write, fingerprint, runs_dir
+from .sphere import row_lengths, unit_rows
+from .store import atomic_write, fingerprint, runs_dir, whole_file
 from .trouble import embedding_problems, id_problems, is_positive, label_problems, pattern_problems
-from .trouble import row_lengths, session_problems, to_numbers
+from .trouble import session_problems, to_numbers
 
 # %% ../nbs/037_folder.ipynb #c006
 @dataclass(frozen=True)
@@ -52,9 +52,8 @@ def write_folder(
     **columns,  # text, pattern, modality: N of each
 ):
     "Write embeddings.npy, items.csv and, if there are any, sessions.csv; raises `ValueError` for no table."
-    path, data, rows = Path(path), io.BytesIO(), np.ascontiguousarray(embeddings)
+    path, rows = Path(path), np.ascontiguousarray(embeddings)
     require(rows.dtype.kind != 'O', f'embeddings are {rows.dtype}; give one table of numbers')
-    write_array(data, rows)
     labels = np.asarray(attribute)
     labels = labels.astype(int) if labels.dtype == bool else labels
     table = pd.DataFrame(dict(id=ids, attribute=labels, **columns))
@@ -62,7 +61,7 @@ def write_folder(
     if sessions is not None:
         lists = pd.DataFrame(dict(ids=[' '.join(map(str, x)) for x in sessions]))
         atomic_write(path/'sessions.csv', lists.to_csv(index=False))
-    atomic_write(path/'embeddings.npy', data.getvalue())
+    with whole_file(path/'embeddings.npy') as f: write_array(f, rows)
 
 # %% ../nbs/037_folder.ipynb #c012
 def find_folder(
@@ -119,20 +118,6 @@ def read_items(
     lacking = [c for c in ('id', 'attribute') if c not in table]
     require(not lacking, f'{path.name} has no column {" and no ".join(lacking)}; it has {", ".join(table)}')
     return table.assign(id=table.id.astype(str))
-
-# %% ../nbs/037_folder.ipynb #c022
-def unit_rows(
-    x,       # (N, d) mapped
-    lengths, # (N,) of its rows
-    block=8192, # rows at a time
-) -> np.ndarray: # (N, d) float32, unit rows
-    "The rows at length one; those of a float32 file that are so already stay mapped."
-    near = np.abs(lengths - 1) < 1e-6
-    if x.dtype == np.float32 and near.all(): return np.asarray(x)
-    divisor, out = np.where(near, 1, lengths), np.empty(x.shape, np.float32)
-    for i in range(0, len(x), block):
-        out[i:i + block] = np.asarray(x[i:i + block], np.float32)/divisor[i:i + block, None]
-    return out
 
 # %% ../nbs/037_folder.ipynb #c025
 def read_sessions(
@@ -268,6 +253,7 @@ def own_columns(
 def read_folder(
     path,         # of a folder
     scored=False, # are blank labels filled on demand
+    rows=None,    # file for the items where those of the folder are no unit rows; None: memory
 ) -> FolderDomain:
     "A domain of one's own; raises `ValueError` when anything is wrong with its folder."
     found, lines = look_at(path, scored=scored)
@@ -275,7 +261,7 @@ def read_folder(
     require(not lines, f'{path}: {lines[0] if lines else ""}{more}')
     table, threshold = found['table'], found['facts'].get('threshold')
     values, _ = to_numbers(table.attribute)
-    items, ids = unit_rows(found['x'], found['lengths']), table.id.to_numpy(object)
+    items, ids = unit_rows(found['x'], found['lengths'], rows), table.id.to_numpy(object)
     labels = dict(attribute=is_positive(values, threshold), labelled=np.isfinite(values))
     return FolderDomain(find_folder(path).name, items, ids=ids, sessions=found['sessions'], **labels,
                         **own_columns(table))

@@ -5,10 +5,11 @@ r"""A stage's result lies in a file whose name holds a key: the settings it read
 # %% auto #0
 __all__ = ['WORLD', 'MODEL', 'FIT', 'SEQUENCES', 'SAMPLER', 'FAN', 'POOL', 'ROUND', 'VALIDATE', 'CORPUS', 'PRETRAIN', 'CPT',
            'SFT', 'PREFERENCE', 'STAGES', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED', 'WORDS', 'HISTORY', 'Stage',
-           'stored_domain', 'get_domain', 'get_pool', 'get_corpus', 'numbered', 'get_model', 'make_domain_file',
-           'make_corpus', 'keep', 'working', 'make_pretrained', 'make_cpt', 'make_sft', 'own_streams', 'make_pool',
-           'make_shard', 'make_preference', 'preference_reads', 'stages_of', 'check_stage', 'stage_key', 'stage_path',
-           'one_maker', 'make_stage', 'get_rows', 'get_history', 'get_losses', 'long_off_policy']
+           'stored_domain', 'get_domain', 'own_folder', 'get_pool', 'get_corpus', 'numbered', 'get_model', 'table_of',
+           'keep', 'working', 'make_domain_file', 'make_corpus', 'make_pretrained', 'make_cpt', 'make_sft',
+           'own_streams', 'make_pool', 'make_shard', 'make_preference', 'preference_reads', 'stages_of', 'check_stage',
+           'stage_key', 'stage_path', 'one_maker', 'make_stage', 'get_rows', 'get_history', 'get_losses',
+           'long_off_policy']
 
 # %% ../nbs/220_pipeline.ipynb #c003
 import shutil
@@ -24,7 +25,7 @@ from .candidates import Pool
 from .cpt import continue_pretraining
 from .crossing import synthetic_domain, world_constants
 from .flow import guide_of, guided_by
-from .folder import raw_sessions
+from .folder import find_folder, raw_sessions
 from .hppo import VARIANTS, labelled_pool, prefer
 from .model import new_model
 from .ordering import Corpus, prepare_corpus
@@ -50,7 +51,8 @@ class Stage:
 
 # %% ../nbs/220_pipeline.ipynb #c018
 def stored_domain(s, name): return load_domain(make_stage(s, 'domain', name)) # as it was generated
-def get_domain(s, name): return (own_domain if s.folders else stored_domain)(s, name)
+def get_domain(s, name, rows=None): return own_domain(s, name, rows) if s.folders else stored_domain(s, name)
+def own_folder(s, name): return find_folder(s.of('folders', name)) if s.folders else None
 def get_pool(s, domain): return Pool.load(make_stage(s, 'pool', domain)) # the first, labelled pool
 
 def get_corpus(
@@ -58,7 +60,7 @@ def get_corpus(
     name:str, # domain
 ) -> Corpus:
     "The domain made ready, from the store."
-    corpus = Corpus.load(make_stage(s, 'corpus', name))
+    corpus = Corpus.load(make_stage(s, 'corpus', name), own_folder(s, name))
     return replace(corpus, scorer=scorer_of(s, name)) # which is never saved
 
 # %% ../nbs/220_pipeline.ipynb #c020
@@ -87,11 +89,23 @@ def _guided(model, s, stage, domain, other=None):
     return guided_by(model, other)
 
 # %% ../nbs/220_pipeline.ipynb #c022
-def _prepare(domain, s, path): by_first(lambda: prepare_corpus(domain, s).save(path))
-def make_domain_file(s, stage, domain, path): by_first(lambda: save_domain(synthetic_domain(s, domain), path))
-def make_corpus(s, stage, domain, path): _prepare(get_domain(s, domain), s, path)
+def table_of(path): return path.with_suffix('.npy') # the items of a stage, mapped from a file beside its own
 def keep(path, model, **facts): by_first(partial(save_checkpoint, path, model, **facts))
 def working(path): return path.with_suffix('.work') # where a stage that is being made keeps its checkpoints
+
+def make_domain_file(s, stage, domain, path): by_first(lambda: _draw(s, domain, path))
+def _draw(s, domain, path): save_domain(synthetic_domain(s, domain, table_of(path)), path)
+
+# %% ../nbs/220_pipeline.ipynb #c022b
+def make_corpus(
+    s,      # Settings
+    stage,  # corpus
+    domain, # its name
+    path,   # of the result
+):
+    "Patterns, holdouts and predicted density of a domain."
+    found = get_domain(s, domain, table_of(path))
+    by_first(lambda: prepare_corpus(found, s).save(path, own_folder(s, domain)))
 
 # %% ../nbs/220_pipeline.ipynb #c024
 def make_pretrained(

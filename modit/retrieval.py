@@ -14,17 +14,18 @@ from fastcore.basics import patch
 from .engines import faiss_index
 from .milvus import MilvusIndex
 from .settings import require
+from .sphere import row_lengths, unit_rows
 from .store import named
 
 # %% ../nbs/040_retrieval.ipynb #c005
 def refuse_rows(
-    bad,  # (n, 1) bool
+    bad,  # (n,) bool
     name, # what the rows are, for the message
     what, # what is wrong with them, for the message
 ):
     "Raise `ValueError` naming the first bad row and how many there are."
     if not bad.any(): return
-    first, many = int(np.argmax(bad[:, 0])), int(bad.sum())
+    first, many = int(np.argmax(bad)), int(bad.sum())
     raise ValueError(f'{name}: row {first} {what} ({many} such rows); remove or repair them')
 
 # %% ../nbs/040_retrieval.ipynb #c008
@@ -38,10 +39,10 @@ def check_embeddings(
     require(x.ndim == 2, f'{name}: expected a table of rows, got shape {x.shape}')
     d, ours = x.shape[1], 'use embeddings of the model that the index was built with'
     require(dim is None or d == dim, f'{name}: dimension {d}, expected {dim}; {ours}')
-    norm = np.linalg.norm(x.astype(np.float64), axis=1, keepdims=True)
-    refuse_rows(~np.isfinite(norm), name, 'is not finite')
-    refuse_rows(norm == 0, name, 'is all zeros')
-    return np.where(np.abs(norm - 1) < 1e-6, x, x/norm).astype(np.float32)
+    lengths = row_lengths(x)
+    refuse_rows(~np.isfinite(lengths), name, 'is not finite')
+    refuse_rows(lengths == 0, name, 'is all zeros')
+    return unit_rows(x, lengths)
 
 # %% ../nbs/040_retrieval.ipynb #c014
 def open_engine(

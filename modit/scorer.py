@@ -241,10 +241,11 @@ def scorer_of(
 def own_domain(
     s,        # Settings: folders, scorers, items, dim
     name:str, # domain
+    rows=None, # file for the items where those of the folder are no unit rows; None: memory
 ):            # FolderDomain
     "A domain of one's own; raises `ValueError` for an unsound folder, or one that the settings do not fit."
     scorer = scorer_of(s, name)
-    domain = read_folder(s.of('folders', name), scored=scorer is not None)
+    domain = read_folder(s.of('folders', name), scorer is not None, rows)
     found, wanted = domain.items.shape, (s.of('items', name), s.dim)
     said = f'{name}: {found[0]} items of dimension {found[1]}, and settings for {wanted[0]} of {wanted[1]}'
     require(found == wanted, f'{said}; take settings_of (page 155)')

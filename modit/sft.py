@@ -67,10 +67,9 @@ def finetune(
     "Tail-centroid supervised fine-tuning of a domain (stage iii)."
     model, name = copy.deepcopy(model), corpus.name
     cases = training_cases(corpus, s.of('train_rows', name), s)
-    targets, epochs = sft_targets(corpus, cases, s), s.of('sft_epochs', name)
-    order = stream(s.seed, 'sft order', name).permuted(list(range(len(cases)))*epochs)
+    order = stream(s.seed, 'sft order', name).permuted(list(range(len(cases)))*s.of('sft_epochs', name))
     def batch(step):
-        rows = order[step*s.batch:(step + 1)*s.batch]
-        return sft_rows(corpus.items[cases.prefix[rows]], targets[rows], s, stream(s.seed, 'sft', name, step))
+        some, rng = cases[order[step*s.batch:(step + 1)*s.batch]], stream(s.seed, 'sft', name, step)
+        return sft_rows(corpus.items[some.prefix], sft_targets(corpus, some, s), s, rng)
     loss, steps = partial(sft_loss, jacobi=s.jacobi), max(1, len(order)//s.batch)
     return model, fit(model, loss, batch, steps, s.sft_lr, s, s.sft_micro_batch, folder, f'sft {name}')

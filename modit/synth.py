@@ -9,13 +9,14 @@ __all__ = ['MODALITIES', 'RAW', 'World', 'make_world', 'domain_constants', 'Patt
 
 # %% ../nbs/030_synth.ipynb #c002
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from .settings import repo_root, require
 from .sphere import normalize
-from .store import load_arrays, save_arrays, stream
+from .store import as_rows, keep_rows, kept_rows, load_arrays, save_arrays, stream
 
 # %% ../nbs/030_synth.ipynb #c005
 MODALITIES = ('video', 'image', 'text', 'video-text', 'image-text')
@@ -98,13 +99,18 @@ def scatter_in_blocks(
     patterns,       # Patterns
     pattern,        # (N,) pattern of each item
     rng,            # NumPy generator
+    path=None,      # file that the items are written to; None: they stay in memory
     block=50_000,   # items at a time, at most
-) -> list:          # items (N, d) float32, offsets along the direction (N,), modality (N,) uint8
+) -> tuple:         # items (N, d) float32, offsets along the direction (N,), modality (N,) uint8
     "Items of many patterns."
-    parts = []
-    for rows in np.array_split(pattern, -(-len(pattern)//block)):
-        parts.append(scatter(world, c, patterns.centres[rows], patterns.directions[rows], rng))
-    return [np.concatenate(x) for x in zip(*parts, strict=True)]
+    facts = []
+    def blocks():
+        for rows in np.array_split(pattern, -(-len(pattern)//block)):
+            x, *more = scatter(world, c, patterns.centres[rows], patterns.directions[rows], rng)
+            facts.append(more)
+            yield x
+    items = as_rows(blocks(), (len(pattern), patterns.centres.shape[1]), path)
+    return items, *(np.concatenate(x) for x in zip(*facts, strict=True))
 
 # %% ../nbs/030_synth.ipynb #c023
 def assign_patterns(
@@ -146,13 +152,14 @@ def make_domain(
     world,    # World
     name:str, # domain
     s,        # Settings: seed, items, clusters, attribute_shift
+    path=None, # file that the items are written to; None: they stay in memory
 ) -> Domain:
     "Draw a domain of the profile's size."
     c, rng = domain_constants(name), stream(s.seed, 'domain', name)
     patterns = draw_patterns(world, c, s.of('clusters', name), rng)
     pattern = assign_patterns(c, s.of('clusters', name), s.of('items', name), rng)
     logit = pattern_logit(patterns, c, s.attribute_shift, rng)
-    items, along, modality = scatter_in_blocks(world, c, patterns, pattern, rng)
+    items, along, modality = scatter_in_blocks(world, c, patterns, pattern, rng, path)
     chance = 1/(1 + np.exp(-logit[pattern] - c['kw']*along))
     attribute = rng.random(len(items)) < chance
     supers, directions = patterns.supers[pattern].astype(np.int32), patterns.directions.astype(np.float32)
@@ -183,9 +190,10 @@ def save_domain(
     domain, # Domain
     path,   # file
 ):
-    "Write a domain atomically."
-    arrays = {k: v for k, v in vars(domain).items() if k != 'name'}
-    save_arrays(path, arrays, kind='domain', name=domain.name)
+    "Write a domain atomically, its items in a table beside the file unless they lie in one."
+    arrays = {k: v for k, v in vars(domain).items() if k not in ('name', 'items')}
+    items = keep_rows(domain.items, Path(path).with_suffix('.npy'))
+    save_arrays(path, arrays, kind='domain', name=domain.name, items=items)
 
 # %% ../nbs/030_synth.ipynb #c042
 def load_domain(
@@ -194,4 +202,4 @@ def load_domain(
     "Read a domain; raises `ValueError` for a damaged or foreign file."
     arrays, meta = load_arrays(path)
     require(meta.get('kind') == 'domain', f'{path} holds no domain; point to a file that save_domain wrote')
-    return Domain(meta['name'], **arrays)
+    return Domain(meta['name'], kept_rows(Path(path), meta['items']), **arrays)

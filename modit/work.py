@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['PER_NUMBER', 'UNITS', 'ON_DEVICE', 'PASSES', 'forward_flops', 'backward_flops', 'step_flops', 'generate_flops',
            'preference_flops', 'parameter_count', 'activation_floats', 'training_bytes', 'index_bytes', 'item_bytes',
-           'opening_bytes', 'domain_bytes', 'host_bytes', 'Work', 'label_work', 'positive_share', 'center_flops',
-           'fill_flops', 'list_flops', 'corpus_work', 'row_numbers', 'shared_work', 'main_runs', 'serve_work',
-           'pool_work', 'domain_work', 'all_work']
+           'domain_bytes', 'host_bytes', 'Work', 'label_work', 'positive_share', 'center_flops', 'fill_flops',
+           'list_flops', 'corpus_work', 'row_numbers', 'shared_work', 'main_runs', 'serve_work', 'pool_work',
+           'domain_work', 'all_work']
 
 # %% ../nbs/266_work.ipynb #c003
 from dataclasses import replace
@@ -21,6 +21,7 @@ from .audit import AUDITED
 from .crossing import synthetic_domain
 from .engines import list_counts
 from .hppo import VARIANTS, looked_up
+from .ordering import LOOKED_AT
 from .settings import require
 
 # %% ../nbs/266_work.ipynb #c006
@@ -114,7 +115,7 @@ def training_bytes(
     return models*parameter_count(s) + 4*min(micro, batch)*activation_floats(s, m, targets, times) + rows
 
 # %% ../nbs/266_work.ipynb #c028
-PER_NUMBER = dict(flat=4, ivf=2, ivf_disk=1) # bytes of a coordinate in an index
+PER_NUMBER = dict(flat=0, ivf=2, ivf_disk=1) # bytes of a coordinate in an index
 
 def index_bytes(
     n:int, # items
@@ -124,13 +125,11 @@ def index_bytes(
     "Size of an index; raises `ValueError` for one whose size and visits cannot be counted."
     known = f'this page can count {", ".join(PER_NUMBER)}'
     require(kind in PER_NUMBER, f'index {kind!r}: its work depends on the data or a server; {known}')
-    if kind == 'flat': return 4*n*d, 0
+    if kind == 'flat': return 0, 0
     lists, body = 4*d*list_counts(n)[0], n*(PER_NUMBER[kind]*d + 8)
     return (lists, body) if kind == 'ivf_disk' else (lists + body, 0)
 
 def item_bytes(n, d): return n*(4*d + 10) # embedding, density, pattern, attribute and role of every item
-
-def opening_bytes(n, d): return 16*n*d # while items are checked in double precision, beside the items
 
 # %% ../nbs/266_work.ipynb #c029c
 def domain_bytes(
@@ -138,14 +137,12 @@ def domain_bytes(
     name:str, # domain
 ) -> dict:    # stage -> bytes
     "Memory of the host in every stage of a domain, at its highest."
-    d, n, rows = s.dim, s.of('items', name), s.of('train_rows', name)
-    label = item_bytes(n, d) + opening_bytes(n, d)
-    held = item_bytes(n, d) + 4*n*d + index_bytes(n, d, s.index)[0] # the checked copy, the index
-    pool = max(label, held + (0 if s.index == 'flat' else 4*n*d))
-    tuned = item_bytes(n, d) + rows*(4*s.seq_len + 4*d*(s.seq_len - s.prefix_len))
-    scored = max(label, held)
-    return dict(domain=item_bytes(n, d) + 4*n*d, corpus=scored, sft=tuned, pool=pool, steps=pool,
-                validation=scored, evaluation=scored)
+    d, n, clusters, rows = s.dim, s.of('items', name), s.of('clusters', name), s.of('train_rows', name)
+    columns, scored = 50*n, 10*n + index_bytes(n, d, s.index)[0]
+    patterns = 8*min(LOOKED_AT, n*d) + 8*2**16*clusters
+    return dict(domain=columns + 56*min(n, 50_000)*d, corpus=max(columns + patterns, scored),
+                sft=columns + 8*rows*s.seq_len, pool=scored, steps=scored, validation=scored,
+                evaluation=scored)
 
 # %% ../nbs/266_work.ipynb #c029g
 def host_bytes(
@@ -156,9 +153,8 @@ def host_bytes(
     each = pd.DataFrame({name: domain_bytes(s, name) for name in s.domains})
     found = (each.sum(axis=1) if together else each.max(axis=1)).to_dict()
     found['evaluation'] = each.loc['evaluation'].max()
-    items = sum(item_bytes(n, s.dim) for n in s.items)
     batch = 4*s.batch*s.dim*2*s.seq_len
-    return found | dict(pretrained=batch, cpt=batch + items + 4*s.seq_len*sum(s.train_rows))
+    return found | dict(pretrained=batch, cpt=batch + 50*sum(s.items) + 8*s.seq_len*sum(s.train_rows))
 
 # %% ../nbs/266_work.ipynb #c031
 UNITS = dict(items='numbers', sessions='numbers', batch='numbers', cluster='operations', lists='operations',

@@ -166,7 +166,7 @@ def test_rows_are_those_of_the_index(good):
 def test_unit_rows_stay_mapped_and_half_precision_is_read(tmp_path):
     unit = check_embeddings(D1.items)
     kept = read_folder(write(tmp_path/'unit', embeddings=unit)).items
-    assert isinstance(kept.base, np.memmap) and not kept.flags.writeable and np.array_equal(kept, unit)
+    assert isinstance(kept, np.memmap) and not kept.flags.writeable and np.array_equal(kept, unit)
     half = read_folder(write(tmp_path/'half', embeddings=unit.astype(np.float16))).items
     assert half.dtype == np.float32 and abs(np.linalg.norm(half, axis=1) - 1).max() < 2e-6
     assert (half*unit).sum(1).min() > .99999

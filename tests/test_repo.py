@@ -273,11 +273,14 @@ def test_committed_domains_are_those_of_the_manifest():
         assert found == facts['sha256'], f'data_synth/{name} changed; a frozen domain is not edited'
 
 
+BINARY = ('.safetensors', '.npy', '.png', '.gz', '.pdf')
+
+
 def test_no_machine_paths():
     machine = re.compile(r'(?<![\w.])/(?:work|root|home/\w+|Users/\w+|tmp)/\w+')
     found = []
     for path in tracked_files():
-        if path.suffix in ('.safetensors', '.png', '.gz', '.pdf') or path.parent.name == 'tests': continue
+        if path.suffix in BINARY or path.parent.name == 'tests': continue
         for i, line in enumerate((ROOT/path).read_text().splitlines(), 1):
             if len(line) < 5000 and machine.search(line): found.append(f'{path}:{i}')
     assert not found, found

@@ -1,0 +1,144 @@
+"""Items stay on disk: what a process may hold is limited, and tables are moved, cut short and left over."""
+import errno
+import subprocess
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+from conftest import ROOT, environment
+from modit import ordering, pipeline
+from modit.folder import write_folder
+from modit.ordering import Corpus, centroid, find_patterns, prepare_corpus
+from modit.settings import load_settings
+from modit.store import as_rows, keep_rows, open_rows, save_rows
+from modit.synth import load_domain, make_domain, make_world, save_domain
+
+S = load_settings('smoke')
+D1 = make_domain(make_world(S), 'D1', S)
+
+# A domain of 154 MB is drawn, prepared, stored, read and labelled by a process that may take 700 MB of
+# addresses beside those of its libraries, mapped files among them. With the items in memory it took 1,080 MB.
+LIMITED = """
+import resource
+import sys
+from pathlib import Path
+from modit.candidates import label_pool, static_candidates
+from modit.crossing import synthetic_domain
+from modit.ordering import Corpus, prepare_corpus, training_cases
+from modit.settings import load_settings
+from modit.synth import load_domain, save_domain
+
+one = dict(domains=['D1'], items=[300_000], dim=128, clusters=[40], heldout_clusters=[4], valid_clusters=[4],
+           train_rows=[100], normal_share=[.1], repetition=[1], sft_epochs=[1])
+s = load_settings('smoke', **one, index='ivf_disk', heldout_positives=90, seq_len=40, prefix_len=30, k=50)
+taken = int(Path('/proc/self/statm').read_text().split()[0])*resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (taken + 700_000_000,)*2)
+folder = Path(sys.argv[1])
+domain, made = folder/'domain.safetensors', folder/'corpus.safetensors'
+save_domain(synthetic_domain(s, 'D1', domain.with_suffix('.npy')), domain)
+prepare_corpus(load_domain(domain), s).save(made)
+corpus = Corpus.load(made)
+cases = training_cases(corpus, 100, s)
+pool = label_pool(corpus, cases, dict(static=static_candidates(corpus, cases, s.tail_depths)), s.k)
+print(pool.joint.shape, sorted(p.name for p in folder.glob('*.*')))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != 'linux', reason='other systems do not say or limit addresses this way')
+def test_a_domain_need_not_fit_in_memory(tmp_path):
+    steady = {k: v for k, v in environment(ROOT).items() if not k.startswith('MALLOC_')}
+    few = steady | dict(MODIT_RUNS=str(tmp_path/'runs'), MALLOC_ARENA_MAX='1')
+    command = [sys.executable, '-c', LIMITED, str(tmp_path)]
+    run = subprocess.run(command, cwd=ROOT, env=few, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert run.stdout.strip() == "(100, 2) ['corpus.safetensors', 'domain.npy', 'domain.safetensors']"
+
+
+def test_a_domain_drawn_to_disk_is_the_one_drawn_in_memory(tmp_path):
+    there = make_domain(make_world(S), 'D1', S, tmp_path/'D1.npy')
+    assert isinstance(there.items, np.memmap)
+    for name, value in vars(D1).items(): assert np.array_equal(value, getattr(there, name)), name
+    save_domain(there, tmp_path/'D1.safetensors')
+    save_domain(D1, tmp_path/'other'/'D1.safetensors')
+    one, two = tmp_path/'D1.safetensors', tmp_path/'other'/'D1.safetensors'
+    assert one.read_bytes() == two.read_bytes()
+    assert np.array_equal(open_rows(two.with_suffix('.npy')), D1.items)
+
+
+def test_a_corpus_does_not_write_the_items_of_its_domain_again(tmp_path):
+    save_domain(D1, tmp_path/'D1.safetensors')
+    corpus = prepare_corpus(load_domain(tmp_path/'D1.safetensors'), S)
+    corpus.save(tmp_path/'corpus.safetensors')
+    assert [p.name for p in tmp_path.glob('*.npy')] == ['D1.npy']
+    (tmp_path/'moved').mkdir()
+    for path in tmp_path.glob('*.*'): path.rename(tmp_path/'moved'/path.name)
+    again = Corpus.load(tmp_path/'moved'/'corpus.safetensors')
+    assert np.array_equal(again.items, D1.items) and np.array_equal(again.density, corpus.density)
+
+
+def own_settings(folder):
+    "Smoke settings for one domain of one's own."
+    one = dict(domains=['mine'], folders=[str(folder)], items=[3000], clusters=[12], heldout_clusters=[3])
+    more = dict(valid_clusters=[2], train_rows=[100], normal_share=[.1], repetition=[1], sft_epochs=[1])
+    return load_settings('smoke', **one, **more)
+
+
+@pytest.mark.parametrize('kind, copies', [(np.float32, 0), (np.float16, 1)])
+def test_items_of_a_folder_stay_there_if_they_are_unit_rows(tmp_path, monkeypatch, kind, copies):
+    monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'runs'))
+    write_folder(tmp_path/'mine', D1.items.astype(kind), [f'i{i}' for i in range(3000)], D1.attribute)
+    corpus = pipeline.get_corpus(own_settings(tmp_path/'mine'), 'mine')
+    assert np.abs(np.linalg.norm(corpus.items, axis=1) - 1).max() < 2e-6
+    assert len(list((tmp_path/'runs').rglob('*.npy'))) == copies
+    (tmp_path/'mine').rename(tmp_path/'elsewhere')
+    moved = own_settings(tmp_path/'elsewhere')
+    made = pipeline.stage_path(moved, 'corpus', 'mine').stat().st_mtime_ns
+    assert np.array_equal(pipeline.get_corpus(moved, 'mine').items, corpus.items)
+    assert pipeline.stage_path(moved, 'corpus', 'mine').stat().st_mtime_ns == made
+
+
+@pytest.mark.parametrize('damage', ['missing', 'short', 'foreign'])
+def test_a_table_that_is_not_whole_is_named(tmp_path, damage):
+    save_domain(D1, tmp_path/'D1.safetensors')
+    table = tmp_path/'D1.npy'
+    if damage == 'missing': table.unlink()
+    if damage == 'short': table.write_bytes(table.read_bytes()[:-1])
+    if damage == 'foreign': table.write_bytes(b'id,text\n')
+    with pytest.raises(ValueError, match=r'D1\.npy: the table of rows .* the next run makes them again') as e:
+        load_domain(tmp_path/'D1.safetensors')
+    assert '\n' not in str(e.value)
+
+
+def test_a_disk_that_fills_up_leaves_nothing_behind(tmp_path, monkeypatch):
+    def blocks():
+        yield D1.items[:1000]
+        raise OSError(errno.ENOSPC, 'No space left on device')
+    save_rows(tmp_path/'t.npy', [D1.items], D1.items.shape)
+    before = (tmp_path/'t.npy').read_bytes()
+    with pytest.raises(OSError, match=r'cannot write .*t\.npy: No space left'):
+        save_rows(tmp_path/'t.npy', blocks(), D1.items.shape)
+    assert [p.name for p in tmp_path.iterdir()] == ['t.npy'] and (tmp_path/'t.npy').read_bytes() == before
+
+
+def test_part_of_a_table_is_written_as_a_table_of_its_own(tmp_path):
+    mapped = as_rows([D1.items], D1.items.shape, tmp_path/'all.npy')
+    assert keep_rows(mapped[:10], tmp_path/'some.npy') == 'some.npy'
+    assert np.array_equal(open_rows(tmp_path/'some.npy'), D1.items[:10])
+
+
+def test_centroids_do_not_depend_on_blocks():
+    ids = np.random.default_rng(0).integers(3000, size=(50, 4))
+    assert np.array_equal(centroid(D1.items, ids, block=7), centroid(D1.items, ids))
+
+
+def test_patterns_of_some_positives_are_nearly_those_of_all(monkeypatch):
+    whole = find_patterns(D1.items, D1.attribute, 12, 0)[1]
+    half = int(D1.attribute.sum())//2*S.dim
+    monkeypatch.setattr(ordering, 'some_positives', partial(ordering.some_positives, most=half))
+    some = find_patterns(D1.items, D1.attribute, 12, 0)[1]
+    truth = D1.true_pattern
+    assert abs(adjusted_rand_score(truth, some) - adjusted_rand_score(truth, whole)) < .1

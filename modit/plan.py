@@ -92,7 +92,7 @@ def needs(
     lists = 0 if s.index == 'flat' else sum(sum(index_bytes(n, s.dim, s.index)) for n in s.items)
     return dict(host_gb=max(host.values())/1e9, host_stage=max(host, key=host.get),
                 device_gb=max(device.values())/1e9, device_stage=max(device, key=device.get),
-                disk_gb=(2*sum(item_bytes(n, s.dim) for n in s.items) + lists)/1e9,
+                disk_gb=(sum(item_bytes(n, s.dim) for n in s.items) + lists)/1e9,
                 device_hours=work[busy].seconds.sum()/3600, core_hours=work[~busy].seconds.sum()/3600,
                 hours=clock_seconds(work, other)/3600)
 

@@ -206,6 +206,60 @@ def test_a_dropped_connection_loses_nothing_and_writes_nothing_twice(tmp_path, m
     index.client.client.close()
 
 
+INSERTS = """
+import os, signal, sys, threading
+from modit import milvus
+from test_backends import ITEMS
+
+def kill(): os.kill(os.getpid(), signal.SIGKILL)
+
+def inserts(when):
+    real, calls = milvus.open_client, []
+    def open_client(uri, timeout):
+        client = real(uri, timeout)
+        upsert = client.upsert
+        def second_kills(*args, **kwargs):
+            calls.append(when)
+            if len(calls) < 2: return upsert(*args, **kwargs)
+            if when == 'before': kill()
+            if when == 'during': threading.Timer(.003, kill).start()
+            upsert(*args, **kwargs)
+            kill()
+        client.upsert = second_kills
+        return client
+    milvus.open_client = open_client
+    milvus.MilvusIndex(ITEMS[:700], sys.argv[1], batch=100)
+
+for when in ('before', 'during', 'after'):
+    child = os.fork()
+    if not child: inserts(when)
+    print(os.WTERMSIG(os.waitpid(child, 0)[1]))
+"""
+
+
+@needs_milvus
+def test_killed_while_it_inserts_it_goes_on(tmp_path):
+    uri, few = str(tmp_path/'killed.db'), ITEMS[:700]
+    env = environment(ROOT) | dict(PYTHONPATH=f'{ROOT}{os.pathsep}{ROOT/"tests"}')
+    command = [sys.executable, '-c', INSERTS, uri]
+    killed = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    assert killed.stdout.split() == [str(int(signal.SIGKILL))]*3, killed.stderr[-2000:]
+    written = []
+    class Counted(MilvusIndex):
+        def patiently(self, what, *args, **kwargs):
+            written.append(what)
+            return super().patiently(what, *args, **kwargs)
+    index = Counted(few, uri, batch=100)
+    left = [f'inserting rows {i} to {i + 100}' for i in (400, 500, 600)]
+    assert [what for what in written if what.startswith('inserting')] in (left, left[1:])
+    rows = index.client.query(index.name, filter='id >= 0', output_fields=['id', 'vector'], limit=1000)
+    assert sorted(row['id'] for row in rows) == [*range(700)], 'each row stands there once'
+    assert all(np.array_equal(row['vector'], few[row['id']]) for row in rows)
+    found, flat = (each.search(QUERIES, 10)[1] for each in (VectorIndex(few, index), VectorIndex(few)))
+    assert (found == flat).mean() > .99
+    index.client.close()
+
+
 @needs_milvus
 @pytest.mark.parametrize('listens', [True, False], ids=['slow', 'absent'])
 def test_a_server_that_does_not_answer_is_one_line(listens):

@@ -221,6 +221,12 @@ def _back_to_grid(figure):
         ax.set_position(ax.get_subplotspec().get_position(figure))
         ax.set_in_layout(True)
 
+def _next_draw_is_layout(figure):
+    def settle(renderer):
+        del figure.draw
+        figure.get_layout_engine().execute(figure)
+    if figure.get_constrained_layout(): figure.draw = settle
+
 # %% ../nbs/200_report.ipynb #c034
 def save_figure(
     folder:Path, # figures/<profile>, or that of a rerun
@@ -231,6 +237,7 @@ def save_figure(
     for kind, metadata in (('svg', {'Date': None}), ('png', {'Software': None})):
         out = io.BytesIO()
         _back_to_grid(figure)
+        _next_draw_is_layout(figure)
         with matplotlib.style.context(LOOK):
             figure.savefig(out, format=kind, metadata=metadata, bbox_inches='tight')
         atomic_write(Path(folder)/f'{label}.{kind}', out.getvalue())

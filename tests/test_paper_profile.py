@@ -1,7 +1,6 @@
 """One optimiser step of every stage at the paper's constants on a CPU; only numbers of rows are cut down."""
 import numpy as np
 import pytest
-import torch
 
 from modit.candidates import Pool, static_candidates
 from modit.cpt import continue_pretraining

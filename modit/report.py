@@ -221,6 +221,7 @@ def _back_to_grid(figure):
         ax.set_position(ax.get_subplotspec().get_position(figure))
         ax.set_in_layout(True)
 
+# %% ../nbs/200_report.ipynb #c033c
 def _next_draw_is_layout(figure):
     def settle(renderer):
         del figure.draw

@@ -48,7 +48,7 @@ def execute(path, out, parameters):
     said = io.StringIO()
     with patch.object(sys, '__stderr__', said), patch('nbdev.test.CaptureShell', Blind), \
             patch.object(Figure, 'savefig', only_svg):
-        ok, _ = run_cells(out)  # nbdev writes tracebacks there
+        ok, _ = run_cells(out, cell_timeout=None)  # nbdev writes tracebacks there
     if not ok: raise ValueError(said.getvalue()[-3000:])
 
 

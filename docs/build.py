@@ -1,6 +1,8 @@
 """Build the site into build/docs: lay out what Sphinx reads, run it, then follow every link inside."""
 import argparse
+import hashlib
 import sys
+from importlib.metadata import distributions
 from pathlib import Path
 
 from sphinx.cmd.build import main as sphinx
@@ -51,6 +53,23 @@ def stage_site(
     stage.sweep()
 
 
+def inputs_of(
+    folder, # that Sphinx is to read
+) -> str:   # a digest
+    "All that a site is made from: what is laid out, this folder, and what is installed."
+    found = hashlib.sha256((ROOT/'pyproject.toml').read_bytes())
+    for root in (Path(folder), DOCS):
+        files = [p for p in root.rglob('*') if p.is_file() and '__pycache__' not in p.parts]
+        for path in sorted(files):
+            found.update(path.relative_to(root).as_posix().encode())
+            found.update(hashlib.sha256(path.read_bytes()).digest())
+    for name in sorted(f'{d.name} {d.version}' for d in distributions()): found.update(name.encode())
+    return found.hexdigest()
+
+
+def built_from(folder): return Path(folder)/'docs-inputs'  # the digest of a site that was built without fault
+
+
 def build(
     folder,         # for sources, Sphinx's memory and the site
     builder='html', # or linkcheck: follow links to elsewhere, which needs a network
@@ -58,12 +77,14 @@ def build(
     "Build the site; a warning or a broken link is a failure."
     folder = Path(folder)
     stage_site(folder/'docs-source')
+    if builder == 'html': built_from(folder).unlink(missing_ok=True)
     out = folder/('docs' if builder == 'html' else builder)
     words = ['-q', '-W', '--keep-going', '-j', 'auto', '-b', builder, '-c', DOCS, '-d', folder/'docs-trees']
     status = sphinx([*map(str, words), str(folder/'docs-source'), str(out)])
     if status or builder != 'html': return status
     broken = broken_links(out)
     for line in broken: print(line, file=sys.stderr)
+    if not broken: built_from(folder).write_text(inputs_of(folder/'docs-source'))
     return bool(broken)
 
 

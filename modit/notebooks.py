@@ -11,6 +11,7 @@ __all__ = ['PLAIN', 'GRAMMAR', 'STEADY', 'fits', 'code_cells', 'read_parameter',
 # %% ../nbs/230_notebooks.ipynb #c002
 import ast, difflib, json, logging, math, os, re, sys, time
 from dataclasses import asdict, fields
+from functools import cache
 from pathlib import Path
 
 from .settings import Settings, load_settings, repo_root
@@ -137,18 +138,23 @@ def exported_code(
     return [source for source in sources if re.search(r'^#\|\s*export\b', source, re.M)]
 
 # %% ../nbs/230_notebooks.ipynb #c030
+@cache
+def _assigned(path, written): # constant -> what a page assigns to it, as it was written at a time
+    lines = ast.parse('\n\n'.join(exported_code(path))).body
+    return {ast.unparse(line.targets[0]): line.value for line in lines if isinstance(line, ast.Assign)}
+
 def page_constant(
     name:str,     # an experiment
     constant:str, # such as READS or SCORES
 ):                # the literal that the page assigns to it
     "Read a constant of a page without importing it; raises `ValueError` if it is not there or not a literal."
     path = experiment_path(name)
-    for line in ast.parse('\n\n'.join(exported_code(path))).body:
-        if not isinstance(line, ast.Assign) or ast.unparse(line.targets[0]) != constant: continue
-        try: return ast.literal_eval(line.value)
-        except ValueError:
-            raise ValueError(f"{path.name}: {constant} must be a literal, such as ('main',)") from None
-    raise ValueError(f'{path.name}: no exported cell assigns {constant}; write {constant} = (...) or ()')
+    found = _assigned(path, path.stat().st_mtime_ns)
+    if constant not in found:
+        raise ValueError(f'{path.name}: no exported cell assigns {constant}; write {constant} = (...) or ()')
+    try: return ast.literal_eval(found[constant])
+    except ValueError:
+        raise ValueError(f"{path.name}: {constant} must be a literal, such as ('main',)") from None
 
 # %% ../nbs/230_notebooks.ipynb #c033
 STEADY = dict(

@@ -222,11 +222,15 @@ def legend_of(
     return [Line2D([], [], label=x.label, **style) for x, style in zip(seen, styles, strict=True)]
 
 # %% ../nbs/200_report.ipynb #c033
-def _back_to_grid(figure):
-    placed = figure.axes if figure.get_constrained_layout() else []
-    for ax in (a for a in placed if a.get_subplotspec() is not None):
+def _laid_out_anew(figure):
+    if not figure.get_constrained_layout(): return
+    for ax in (a for a in figure.axes if a.get_subplotspec() is not None):
         ax.set_position(ax.get_subplotspec().get_position(figure))
         ax.set_in_layout(True)
+    def settle(renderer): # in the place of the first draw
+        del figure.draw
+        figure.get_layout_engine().execute(figure)
+    figure.draw = settle
 
 # %% ../nbs/200_report.ipynb #c034
 def save_figure(
@@ -237,7 +241,7 @@ def save_figure(
     "Write a figure as svg and png, byte for byte the same for the same scores."
     for kind, metadata in (('svg', {'Date': None}), ('png', {'Software': None})):
         out = io.BytesIO()
-        _back_to_grid(figure)
+        _laid_out_anew(figure)
         with matplotlib.style.context(LOOK):
             figure.savefig(out, format=kind, metadata=metadata, bbox_inches='tight')
         atomic_write(Path(folder)/f'{label}.{kind}', out.getvalue())

@@ -36,7 +36,8 @@ def resample_counts(
     counts, rows = np.empty((resamples, units), np.float32), max(1, 100_000//units)
     for start in range(0, resamples, rows):
         block = counts[start:start + rows]
-        draw = rng.integers(0, units, size=block.shape) + units*np.arange(len(block))[:, None]
+        draw = rng.integers(0, units, size=block.shape)
+        draw += units*np.arange(len(block))[:, None]
         block[:] = np.bincount(draw.ravel(), minlength=block.size).reshape(block.shape)
     return counts
 

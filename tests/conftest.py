@@ -67,7 +67,7 @@ def environment(copy):
     malloc = dict(MMAP_THRESHOLD=2**25, TRIM_THRESHOLD=2**30, TOP_PAD=2**26)
     steady = {f'MALLOC_{name}_': str(size) for name, size in malloc.items()}
     path = f'{Path(sys.executable).parent}{os.pathsep}{os.environ["PATH"]}'
-    return {**os.environ, **steady, 'PYTHONPATH': str(copy), 'PATH': path, 'PYTHONDONTWRITEBYTECODE': '1'}
+    return {**os.environ, **steady, 'PYTHONPATH': str(copy), 'PATH': path}
 
 
 def run_python(code, copy):
@@ -78,8 +78,15 @@ def run_python(code, copy):
     return run.stdout
 
 
+# Figures are drawn, and written in some formats only: what is compared is svg, and writing takes most time.
+WRITING = """from matplotlib.figure import Figure
+def write(figure, out, savefig=Figure.savefig, **words):
+    if words['format'] in {kinds!r}: savefig(figure, out, **words)
+Figure.savefig = write
+"""
+
 # What a kernel would need cannot be imported.
-NO_KERNEL = """import sys
+NO_KERNEL = WRITING + """import sys
 for name in ('papermill', 'nbclient', 'ipykernel', 'jupyter_client'): sys.modules[name] = None
 from modit.command import main
 main(['figures', '--profile', {profile!r}])"""

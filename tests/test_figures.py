@@ -51,7 +51,8 @@ def texts_of(figure):
         if self.get_visible() and self.get_text().strip(): seen.append(self)
         return draw(self, renderer)
     canvas = FigureCanvasAgg(figure)
-    canvas.draw()    # the layout settles
+    figure.draw_without_rendering()
+    figure.set_layout_engine('none')  # as `savefig` does when the layout has settled
     with patch.object(Text, 'draw', spy): canvas.draw()
     return seen, canvas.get_renderer()
 

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from conftest import ROOT, copy_repository, run_python
+from conftest import ROOT, WRITING, copy_repository, run_python
 from modit.folder import problems, write_folder
 from modit.report import read_cases
 from modit.settings import load_settings
@@ -57,7 +57,7 @@ for name in {}:
 @pytest.mark.slow
 def test_pages_run_on_folders(copy, monkeypatch):
     monkeypatch.setenv('MODIT_RUNS', str(copy/'runs'))
-    run_python(RUN.format(PAGES), copy)
+    run_python(WRITING.format(kinds=('svg',)) + RUN.format(PAGES), copy)
     found = copy/'figures'/'tiny'
     tables = {p.stem for p in found.glob('tab-*.csv')}
     assert {'tab-main', 'tab-order', 'tab-cand', 'tab-hppo-abl', 'tab-baselines', 'tab-app-mice'} <= tables

@@ -10,6 +10,9 @@ from multiprocessing import get_context
 from unittest.mock import patch
 
 import pytest
+import torch._dynamo  # noqa: F401, every optimiser imports it, and both processes shall have it
+from execnb.shell import CaptureShell
+from IPython.core.pylabtools import select_figure_formats
 from nbdev.test import test_nb as run_page
 
 from conftest import EXPERIMENTS, LIBRARY, ROOT, changed_files, environment, two_at_a_time
@@ -28,10 +31,18 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize('changed_experiment', pages, ids=lambda p: p.stem)
 
 
+class OnceDrawn(CaptureShell):
+    "A shell that draws every picture once and small; to cut it to its size, it would be drawn twice."
+    def __init__(self, *args, **more):
+        super().__init__(*args, **more)
+        select_figure_formats(self, ('png',), bbox_inches=None)
+
+
 def run_and_listen(page):
     "Whether a page ran through, and its traceback where it did not."
     said = io.StringIO()
-    with patch.object(sys, '__stderr__', said): ok, _ = run_page(page) # nbdev writes it there
+    with patch.object(sys, '__stderr__', said), patch('nbdev.test.CaptureShell', OnceDrawn):
+        ok, _ = run_page(page) # nbdev writes it there
     return ok, said.getvalue()
 
 

@@ -1,7 +1,6 @@
 """One optimiser step of every stage at the paper's constants on a CPU; only numbers of rows are cut down."""
 import numpy as np
 import pytest
-import torch
 
 from modit.candidates import Pool, static_candidates
 from modit.cpt import continue_pretraining
@@ -12,8 +11,8 @@ from modit.settings import load_settings
 from modit.sft import finetune
 from modit.store import stream
 
-FEW = dict(batch=2, items=(1600,)*4, clusters=(4,)*4, heldout_clusters=(1,)*4, valid_clusters=(1,)*4,
-           train_rows=(1,)*4, pretrain_steps=1, hppo_cases=2, hppo_batch=2)
+FEW = dict(batch=1, items=(1600,)*4, clusters=(4,)*4, heldout_clusters=(1,)*4, valid_clusters=(1,)*4,
+           train_rows=(1,)*4, repetition=(1,)*4, pretrain_steps=1, hppo_cases=2, hppo_batch=2)
 
 
 @pytest.fixture(scope='module')
@@ -23,9 +22,7 @@ def setup():
     items /= np.linalg.norm(items, axis=1, keepdims=True)
     attribute, pattern = rng.random(1600) < .9, (np.arange(1600) % 4).astype(np.int32)
     role, density = np.zeros(1600, np.uint8), rng.random(1600, np.float32)
-    torch.set_num_threads(2)
-    yield s, Corpus('D1', items, attribute, pattern, role, density, probe=items[0])
-    torch.set_num_threads(1)
+    return s, Corpus('D1', items, attribute, pattern, role, density, probe=items[0])
 
 
 def change(a, b):

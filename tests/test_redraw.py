@@ -1,4 +1,8 @@
-"""Tables and figures follow from the committed scores, without a model and without a kernel."""
+"""Tables follow from the committed scores, without a model and without a kernel.
+
+Figures are made and not written: test_figures.py draws those of the committed scores, and test_runs.py
+writes those of the smoke profile and compares them.
+"""
 import re
 
 import pytest
@@ -14,7 +18,7 @@ def test_committed_tables_follow_from_the_committed_scores(tmp_path):
     copy = copy_repository(tmp_path/'modit')
     before = results(copy, 'mini')
     for path in (copy/'figures'/'mini').glob('tab-*'): path.unlink()
-    said = run_python(NO_KERNEL.format(profile='mini'), copy)
+    said = run_python(NO_KERNEL.format(profile='mini', kinds=()), copy)
     unrun = [name for name in experiments() if not has_scores('mini', name)]
     assert said.count('passed over') == len(unrun) and all(f'{name}: no scores' in said for name in unrun)
     assert all(short_name(name) in said for name in experiments())
@@ -29,7 +33,7 @@ def test_a_page_without_scores_is_named_and_passed_over(tmp_path):
     before = results(copy, 'mini')
     for path in (copy/'figures'/'mini'/'cases').iterdir():
         if path.name not in ('data.csv.gz', 'seeds.csv.gz'): path.unlink()
-    said = run_python(NO_KERNEL.format(profile='mini'), copy)
+    said = run_python(NO_KERNEL.format(profile='mini', kinds=()), copy)
     assert re.search(r'jacobi: no scores .*passed over', said)
     assert not list((copy/'runs').rglob('*.safetensors'))
     assert results(copy, 'mini')['tab-seed.csv'] == before['tab-seed.csv']

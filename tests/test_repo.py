@@ -121,9 +121,13 @@ def plain(s):
     return Settings(**{name: object.__getattribute__(s, name) for name in FIELDS})
 
 
+BRIEF = dict(pretrain_steps=4, train_rows=(48,)*4, hppo_cases=24, hppo_steps=2, off_policy_steps=(1, 2, 3),
+             valid_cases=8)
+
+
 def test_a_stage_reads_the_settings_of_its_key(tmp_path, monkeypatch):
     monkeypatch.setenv('MODIT_RUNS', str(tmp_path))
-    s, key = load_settings('smoke'), pipeline.stage_key
+    s, key = load_settings('smoke', **BRIEF), pipeline.stage_key
     monkeypatch.setattr(pipeline, 'stage_key', lambda s, *stage: key(plain(s), *stage))
     recording = Recording(**{name: getattr(s, name) for name in FIELDS})
     for name in s.domains: pipeline.make_stage(s, 'corpus', name)

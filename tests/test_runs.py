@@ -1,8 +1,9 @@
-"""Whole runs at the smoke profile: two give the same files, and so does one that is killed again and again.
+"""Whole runs at the smoke profile: two give the same files, one of them killed again and again.
 
 Each run works in its own copy of the repository and gets its own process group, which SIGKILL ends at once.
-The graph runs every stage, and in kernels of their own the pages of the main run and all that wait for
-other pages. The rest run their cells in forks (tests/forks.py), where a page costs its own work alone.
+One run goes through the graph, with a process for every stage and a kernel for every page, and is killed on
+its way. The other makes the same in forks (tests/forks.py), where a page costs its own work alone, and goes
+on to all experiments of the paper; the graph must then find that nothing is left to do.
 """
 import json
 import os
@@ -18,8 +19,9 @@ import pandas as pd
 import pytest
 
 from conftest import LABELS, NO_KERNEL, ROOT, copy_repository, digest, environment, results, run_python
-from modit.graph import is_ledger, pages_before
+from modit.graph import is_ledger
 from modit.notebooks import experiments, page_constant
+from modit.page import open_page, slug
 
 pytestmark = pytest.mark.slow
 LIMIT = 900  # seconds for one uninterrupted run
@@ -65,6 +67,12 @@ def papermill(copy, line):
 
 
 def in_forks(copy, names, **parameters):
+    "Run pages without kernels; what went wrong with any of them is shown."
+    failed = {name: why for name, why in said_in_forks(copy, names, **parameters).items() if why}
+    assert not failed, failed
+
+
+def said_in_forks(copy, names, **parameters):
     "Run pages without kernels: name -> what went wrong."
     command = [sys.executable, 'tests/forks.py', json.dumps(dict(profile='smoke', **parameters)), *names]
     run = subprocess.run(command, cwd=copy, env=environment(copy), capture_output=True, text=True)
@@ -74,33 +82,21 @@ def in_forks(copy, names, **parameters):
 
 @pytest.fixture(scope='module')
 def whole(tmp_path_factory):
-    "An uninterrupted run."
+    "An uninterrupted run of the main results."
     copy = copy_repository(tmp_path_factory.mktemp('whole')/'modit')
-    finish(copy, 'main', '--profile', 'smoke')
+    in_forks(copy, MAIN, fresh=True)
     return copy
 
 
 def test_a_run_writes_the_main_table(whole):
-    found = results(whole)
-    assert {'tab-main.csv', 'tab-main.md', 'cases/main.csv.gz'} <= found.keys()
-    assert 'Tables and figures' in messages(whole)
+    assert {'tab-main.csv', 'tab-main.md', 'cases/main.csv.gz'} <= results(whole).keys()
 
 
-def test_a_second_call_has_nothing_to_do(whole):
-    copy = whole
-    def written(path): return path.stat().st_mtime_ns
-    made, before = models(copy, written), results(copy)
-    finish(copy, 'main', '--profile', 'smoke')
-    assert results(copy) == before and models(copy, written) == made
-
-
-@pytest.mark.parametrize('name', ['320_main', '380_bootstrap'])
-def test_a_papermill_line_by_hand_gives_the_same_files(whole, name):
-    copy = whole
-    before, readme = results(copy), (ROOT/'README.md').read_text()
+def test_a_papermill_line_by_hand_gives_the_same_files(whole):
+    before, readme = results(whole), (ROOT/'README.md').read_text()
     line = re.search(r'^\.venv/bin/papermill (.*nbs/experiments/320_main\.ipynb .*)$', readme, re.M)[1]
-    papermill(copy, line.replace('320_main', name).split())
-    assert results(copy) == before
+    papermill(whole, line.split())
+    assert results(whole) == before
 
 
 # Killed when such a file is there: the rounds of a stage, a page's scores before its tables. Kills of other
@@ -124,15 +120,15 @@ def kill_when(copy, moment, seconds):
 def test_killed_again_and_again_ends_the_same(whole, tmp_path):
     copy = copy_repository(tmp_path/'modit')
     (copy/'runs'/'smoke').mkdir(parents=True)
-    for path in (whole/'runs'/'smoke').glob('*.*'):
-        if '-D1-' not in path.name: shutil.copy2(path, copy/'runs'/'smoke')  # other domains run the same code
+    for path in (whole/'runs'/'smoke').glob('*-D[234]-*.*'):
+        shutil.copy2(path, copy/'runs'/'smoke')  # other domains run the same code
     rng = random.Random(0)
     for moment in MOMENTS: kill_when(copy, moment, rng.uniform(0, .3))
     finish(copy, *IN_SHARDS)
     ours, theirs = results(copy), results(whole)
     assert ours.keys() == theirs.keys()
     assert [k for k in ours if ours[k] != theirs[k]] == []
-    assert models(copy) == models(whole)
+    assert models(copy) == models(whole) and 'Tables and figures' in messages(copy)
     files = [p for p in (copy/'figures').rglob('*') if p.is_file()]
     left = [str(p.relative_to(copy)) for p in files if p.name.startswith('.')]
     assert not left, f'unfinished files in figures: {left}'
@@ -140,14 +136,10 @@ def test_killed_again_and_again_ends_the_same(whole, tmp_path):
 
 @pytest.fixture(scope='module')
 def everything(whole, tmp_path_factory):
-    "The same run, gone on to every experiment of the paper, pages that wait for others through the graph."
+    "The same run, gone on to every experiment of the paper."
     copy = tmp_path_factory.mktemp('everything')/'modit'
     subprocess.run(['cp', '-r', str(whole), str(copy)], check=True)
-    ahead = [name for name in experiments() if name not in MAIN and not {*pages_before(name)} - {*MAIN}]
-    failed = {name: why for name, why in in_forks(copy, ahead, fresh=True).items() if why}
-    assert not failed, failed
-    finish(copy, 'main', 'paper', '--profile', 'smoke')
-    assert len(ahead) > 10 and not [name for name in ahead if f'{name}: start' in messages(copy)]
+    in_forks(copy, [name for name in experiments() if name not in MAIN], fresh=True)
     return copy
 
 
@@ -158,41 +150,60 @@ def test_every_experiment_writes_its_artefacts(everything):
     assert ids[0] == ids[1]
 
 
+def test_the_graph_has_nothing_left_to_do(everything):
+    def written(path): return path.stat().st_mtime_ns
+    made, before = models(everything, written), results(everything)
+    finish(everything, 'main', 'paper', '--profile', 'smoke')
+    assert results(everything) == before and models(everything, written) == made
+    assert 'Tables and figures' in messages(everything) and ': start' not in messages(everything)
+
+
 @pytest.fixture(scope='module')
 def before_reruns(everything):
     "The committed results while no page has run with another value."
     return results(everything)
 
 
+OTHER = dict(cases=20, domains=['D1'])  # values with which pages run again
+
+
 @pytest.fixture(scope='module')
 def reruns(request, everything, before_reruns, tmp_path_factory):
-    "Every page that is asked for with another value; the first of them through papermill."
+    "Every page that is asked for with other values; the first of them through papermill."
     asked = [x for x in request.session.items if request.fixturename in x.fixturenames]
     first, *names = [x.callspec.params['name'] for x in asked]
     out = tmp_path_factory.mktemp('reruns')/f'{first}.ipynb'
     line = [f'nbs/experiments/{first}.ipynb', str(out), '-p', 'profile', 'smoke', '-p', 'cases', '20']
-    papermill(everything, line)
-    return {first: '', **in_forks(everything, names, cases=20)}
+    papermill(everything, [*line, '-y', 'domains: [D1]'])
+    return {first: '', **said_in_forks(everything, names, **OTHER)}
 
 
 @pytest.mark.parametrize('name', [name for name in experiments() if not is_ledger(name)])
 def test_a_page_with_another_value_leaves_the_committed_results(everything, before_reruns, reruns, name):
     assert not reruns[name], reruns[name]
     assert results(everything) == before_reruns
-    folder = everything/'figures'/'smoke'/'runs'/'cases=20'
+    folder = everything/'figures'/'smoke'/'runs'/slug(open_page(name, profile='smoke', **OTHER).changed)
     scores = {p.name.removesuffix('.csv.gz') for p in folder.glob('cases/*.csv.gz')}
     assert set(page_constant(name, 'SCORES')) <= scores
     assert [p for p in folder.iterdir() if p.suffix in ('.csv', '.svg')], 'no table and no figure'
 
 
+def test_a_page_under_other_settings_has_the_others_scores_made(everything):
+    before, smoke = results(everything), everything/'figures'/'smoke'
+    in_forks(everything, ['400_sensitivity'], overrides=dict(resamples=100))  # no score hangs on these
+    assert results(everything) == before
+    for name in ('sensitivity.csv.gz', 'seeds.csv.gz'):
+        assert digest(smoke/'runs'/'resamples=100'/'cases'/name) == digest(smoke/'cases'/name)
+
+
 def test_a_sweep_joins_its_tables_and_goes_on_where_it_was(everything):
-    grid = ['sensitivity', 'margin=0.03,0.05', 'domains=D1', '--profile', 'smoke']
+    grid = ['jacobi', 'sft_lr=0.001,0.002', '--profile', 'smoke']
     before = results(everything)
     finish(everything, 'sweep', *grid)
-    assert results(everything) == before
-    folder = everything/'figures'/'smoke'/'sweeps'/'sensitivity-margin=0.03,0.05-domains=D1'
-    table = pd.read_csv(folder/'tab-hparam.csv')
-    assert set(table.margin) == {.03, .05} and (folder/'fig-sweep.svg').exists()
+    assert results(everything) == before and '2 combinations, 1 to run' in messages(everything)
+    folder = everything/'figures'/'smoke'/'sweeps'/'jacobi-sft_lr=0.001,0.002'
+    table = pd.read_csv(folder/'tab-jacobi.csv')
+    assert set(table.sft_lr) == {.001, .002} and (folder/'fig-sweep.svg').exists()
     made = {p.name: digest(p) for p in folder.iterdir()}
     finish(everything, 'sweep', *grid)
     assert '2 combinations, 0 to run' in messages(everything)
@@ -203,7 +214,7 @@ def test_redrawing_needs_no_models_and_no_kernel(everything, tmp_path):
     copy = copy_repository(tmp_path/'modit')
     (copy/'figures'/'smoke').mkdir(parents=True, exist_ok=True)
     shutil.copytree(everything/'figures'/'smoke'/'cases', copy/'figures'/'smoke'/'cases')
-    run_python(NO_KERNEL.format(profile='smoke'), copy)
+    run_python(NO_KERNEL.format(profile='smoke', kinds=('svg',)), copy)
     assert not list((copy/'runs').rglob('*.safetensors')) and not list((copy/'runs').rglob('*.ipynb'))
     ours, theirs = results(copy), results(everything)
     assert ours.keys() == theirs.keys()

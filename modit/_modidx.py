@@ -24,6 +24,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                              'modit.bench.bench_packed': ('bench.html#bench_packed', 'modit/bench.py'),
                              'modit.bench.bench_sampling': ('bench.html#bench_sampling', 'modit/bench.py'),
                              'modit.bench.bench_training': ('bench.html#bench_training', 'modit/bench.py'),
+                             'modit.bench.busy_seconds': ('bench.html#busy_seconds', 'modit/bench.py'),
                              'modit.bench.peak_flops': ('bench.html#peak_flops', 'modit/bench.py'),
                              'modit.bench.random_retriever': ('bench.html#random_retriever', 'modit/bench.py'),
                              'modit.bench.seconds': ('bench.html#seconds', 'modit/bench.py'),

@@ -162,6 +162,7 @@ def _served(served, way, marker): return served._replace(label=f'{served.label},
 for _name in ('sft', 'hppo', 'hppo_all'):
     METHODS[f'{_name}_scaled'] = _served(METHODS[_name], 'scaled', '^')
     METHODS[f'{_name}_steered'] = _served(METHODS[_name], 'steered', 'P')
+    METHODS[f'{_name}_mixed'] = _served(METHODS[_name], 'mixed', '<')
 
 # %% ../nbs/200_report.ipynb #c021
 def look(

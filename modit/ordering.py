@@ -29,11 +29,13 @@ def nearest_centroid(
     block=65536, # items at a time
 ) -> np.ndarray: # (N,) int32
     "Index of the nearest centroid of every item, in Euclidean distance."
-    half = (centroids**2).sum(1)/2
-    nearest = []
+    half, nearest = (centroids**2).sum(1)/2, np.empty(len(items), np.int32)
+    room = np.empty((min(block, len(items)), len(centroids)), np.result_type(items, centroids))
     for i in range(0, len(items), block):
-        nearest.append((items[i:i + block] @ centroids.T - half).argmax(1).astype(np.int32))
-    return np.concatenate(nearest)
+        part = items[i:i + block]
+        near = np.matmul(part, centroids.T, out=room[:len(part)])
+        nearest[i:i + block] = np.subtract(near, half, out=near).argmax(1)
+    return nearest
 
 # %% ../nbs/070_ordering.ipynb #c006b
 LOOKED_AT = 2**27 # numbers, at most, that k-means is given

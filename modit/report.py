@@ -29,6 +29,8 @@ from .hppo import VARIANTS
 from .settings import Settings, repo_root
 from .store import atomic_write, fingerprint, runs_dir
 
+pd.options.mode.string_storage = 'python' # tables are the same with pyarrow installed and without it
+
 # %% ../nbs/200_report.ipynb #c005
 def figures_dir(s:Settings) -> Path: return repo_root()/'figures'/s.profile # of the committed results
 def _cases_path(folder, name): return Path(folder)/'cases'/f'{name}.csv.gz'

@@ -142,9 +142,10 @@ def keep_rows(
     folder=None, # another folder in which they may stay
 ) -> str:      # name of the file that holds them, beside `path` or in the other folder
     "Write a table, unless it is mapped as a whole from a file that may hold it."
-    mapped = isinstance(x, np.memmap) and x.dtype == '<f4' and open_rows(x.filename).shape == x.shape
     homes = [Path(home).resolve() for home in (path.parent, folder) if home]
-    if mapped and (file := Path(x.filename).resolve()).parent in homes: return file.name
+    if isinstance(x, np.memmap) and x.dtype == '<f4' and x.flags.c_contiguous:
+        file, whole = Path(x.filename).resolve(), x.offset + x.nbytes
+        if file.parent in homes and file.stat().st_size == whole: return file.name
     save_rows(path, [x], x.shape)
     return path.name
 

@@ -19,7 +19,7 @@ from modit.synth import load_domain, make_domain, make_world, save_domain
 S = load_settings('smoke')
 D1 = make_domain(make_world(S), 'D1', S)
 
-# A domain of 154 MB is drawn, prepared, stored, read and labelled by a process that may take 700 MB of
+# A domain of 154 MB is drawn, prepared, stored, read and labelled by a process that may take 800 MB of
 # addresses beside those of its libraries, mapped files among them. With the items in memory it took 1,080 MB.
 LIMITED = """
 import resource
@@ -35,7 +35,7 @@ one = dict(domains=['D1'], items=[300_000], dim=128, clusters=[40], heldout_clus
            train_rows=[100], normal_share=[.1], repetition=[1], sft_epochs=[1])
 s = load_settings('smoke', **one, index='ivf_disk', heldout_positives=90, seq_len=40, prefix_len=30, k=50)
 taken = int(Path('/proc/self/statm').read_text().split()[0])*resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (taken + 700_000_000,)*2)
+resource.setrlimit(resource.RLIMIT_AS, (taken + 800_000_000,)*2)
 folder = Path(sys.argv[1])
 domain, made = folder/'domain.safetensors', folder/'corpus.safetensors'
 save_domain(synthetic_domain(s, 'D1', domain.with_suffix('.npy')), domain)

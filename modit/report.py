@@ -6,8 +6,8 @@
 __all__ = ['LOOK', 'BLACK', 'ORANGE', 'SKY', 'GREEN', 'YELLOW', 'BLUE', 'VERMILLION', 'PURPLE', 'LIGHT', 'GREY', 'DARK',
            'METHODS', 'VERDICTS', 'NOT_RUN', 'PERCENT', 'PACKAGES', 'figures_dir', 'write_cases', 'read_cases', 'Look',
            'look', 'marked', 'ring', 'whisker', 'legend_of', 'save_figure', 'in_percent', 'Table', 'write_table',
-           'read_reported', 'side_by_side', 'by_method', 'against_paper', 'best_variants', 'with_hppo', 'locked',
-           'processor', 'update_manifest']
+           'read_reported', 'side_by_side', 'by_method', 'against_paper', 'best_variants', 'with_hppo', 'beside_rivals',
+           'locked', 'processor', 'update_manifest']
 
 # %% ../nbs/200_report.ipynb #c002
 import gzip, io, json, platform, resource, time, zlib
@@ -372,6 +372,17 @@ def with_hppo(
     best = best_variants(validation)
     chosen = cases[cases.method == cases.domain.map(best)]
     return pd.concat([cases, chosen.assign(method='hppo')], ignore_index=True)
+
+# %% ../nbs/200_report.ipynb #c054b
+def beside_rivals(
+    scores, # main, validation and baselines, and the page's own
+    name:str, # of the page's own
+) -> pd.DataFrame: # per-case scores of all methods
+    "A page's rows beside average, SFT and HPPO of the main table, probe and ridge map of the baselines."
+    main, simple = with_hppo(scores['main'], scores['validation']), scores['baselines']
+    main = main[main.method.isin(('average', 'sft', 'hppo'))]
+    simple = simple[simple.method.isin(('probe', 'ridge_map'))].drop(columns=['value', 'valid_joint'])
+    return pd.concat([main, simple, scores[name]], ignore_index=True)
 
 # %% ../nbs/200_report.ipynb #c057
 @contextmanager

@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'COLUMNS', 'SHOWN', 'by_two_dials', 'dialled', 'several', 'taken', 'densest', 'best_by_look',
-           'stepped', 'chosen_queries', 'run', 'beside_others', 'table', 'plot', 'claims']
+           'stepped', 'chosen_queries', 'run', 'table', 'plot', 'claims']
 
 # %% ../../nbs/experiments/467_serving.ipynb #c004
 from functools import partial
@@ -18,7 +18,7 @@ from ..evaluation import average_pool, case_noise, serve
 from ..flow import unconditional
 from ..metrics import score_queries
 from ..pipeline import get_corpus, get_model
-from ..report import Table, best_variants, by_method, look, with_hppo
+from ..report import Table, beside_rivals, best_variants, by_method, look
 from ..retrieval import search
 from ..settings import require
 from ..sphere import normalize
@@ -155,23 +155,13 @@ def run(
 COLUMNS = ('average', 'ridge_map', 'probe', 'probe_look', 'sft', 'sft_densest', 'sft_look',
            'hppo', 'hppo_dials', 'hppo_densest', 'hppo_look', 'steps_look')
 
-# %% ../../nbs/experiments/467_serving.ipynb #c024
-def beside_others(
-    scores, # of `run`, with those of the main experiment and of the baselines
-) -> pd.DataFrame: # per-case scores of all methods
-    "Our rows beside those that they are compared with."
-    main, simple = with_hppo(scores['main'], scores['validation']), scores['baselines']
-    main = main[main.method.isin(('average', 'sft', 'hppo'))]
-    simple = simple[simple.method.isin(('probe', 'ridge_map'))].drop(columns=['value', 'valid_joint'])
-    return pd.concat([main, simple, scores['serving']], ignore_index=True)
-
 # %% ../../nbs/experiments/467_serving.ipynb #c025
 def table(
     scores, # of `run`, with those of the main experiment and of the baselines
     p,      # Page
 ) -> dict:  # label -> Table
     "Joint and Same of every way of serving (ours)."
-    cases = beside_others(scores)
+    cases = beside_rivals(scores, 'serving')
     named = 'densest: of several queries, that of the highest predicted density; look: by a small retrieval'
     caption = f'in percent; {named}; two dials: guidance by pattern and by attribute, chosen on validation.'
     return {'tab-serving': Table(by_method(cases, COLUMNS), f'Joint {caption}', COLUMNS),
@@ -185,7 +175,7 @@ def plot(
     p,      # Page
 ) -> dict:  # label -> Figure
     "Joint minus the probe's, with intervals (fig-serving, ours)."
-    rows = contrasts(beside_others(scores), [(method, 'probe') for method in SHOWN], p.s)
+    rows = contrasts(beside_rivals(scores, 'serving'), [(method, 'probe') for method in SHOWN], p.s)
     marks = {method: look(method) for method in SHOWN}
     return {'fig-serving': split_panels(rows, p.domains, p.splits, 'Joint minus the probe\n(points)', marks)}
 

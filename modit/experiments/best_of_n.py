@@ -81,7 +81,7 @@ SHORT = ('sft_oracle', 'hppo_single', 'hppo_oracle')
 LONG = ('sft_static_oracle', 'sft_oracle', 'hppo_single', 'hppo_static_oracle', 'hppo_policy_oracle',
         'hppo_oracle')
 
-def scored(cases, methods): return tuple(m for m in methods if m in set(cases.method)) # those that were run
+def scored(cases, methods): return tuple(m for m in methods if (cases.method == m).any())
 
 def table(
     scores, # of `run`

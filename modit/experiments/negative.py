@@ -147,7 +147,7 @@ def run(
 # %% ../../nbs/experiments/430_negative.ipynb #c028
 COLUMNS = ('sft', 'pareto', 'duplicates', 'true', 'local', 'bank', 'proxy', 'off_policy', 'long')
 
-def paid(cases, p): return [x for x in p.rewards if x in set(cases.method)] # false rewards that were scored
+def paid(cases, p): return [x for x in p.rewards if (cases.method == x).any()]
 
 def columns(
     cases, # scores of `departed`

@@ -140,7 +140,7 @@ def against_start(
     s,     # Settings: resamples, seed
 ) -> pd.DataFrame: # rows of `contrasts` and the step, a row a metric, step and cell
     "The long run against SFT, its first row, at every step."
-    pairs = [(f'off_policy_{step}', 'off_policy_0') for step in sorted(set(cases.step) - {0})]
+    pairs = [(f'off_policy_{step}', 'off_policy_0') for step in sorted({*cases.step.unique()} - {0})]
     rows = pd.concat([contrasts(cases, pairs, s, column) for column in COURSE], ignore_index=True)
     return rows.assign(step=rows.a.str.removeprefix('off_policy_').astype(int))
 

@@ -68,7 +68,7 @@ def run(
 ROWS = ('pretrained', 'sft', 'target_centroid', 'target_top1', 'target_top5', 'sft_top1', 'sft_top5')
 METRICS = ['auc', 'attr', 'same', 'joint', 'cond']
 
-def rows_of(cases): return [m for m in ROWS if m in set(cases.method)] # the methods that were run, in order
+def rows_of(cases): return [m for m in ROWS if (cases.method == m).any()]
 
 # %% ../../nbs/experiments/420_targets.ipynb #c020
 def table(

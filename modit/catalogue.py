@@ -20,7 +20,7 @@ from .settings import require
 @dataclass(frozen=True)
 class Catalogue:
     "Items that can be found."
-    items: np.ndarray # (N, d) float32, unit rows
+    items: np.ndarray # (N, d) float32, unit rows; or `HalfRows`
     ids: np.ndarray   # (N,) text
     text: np.ndarray  # (N,) text, or None
     index: object     # with `search(queries, k)`

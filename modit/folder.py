@@ -22,7 +22,7 @@ from numpy.lib.format import open_memmap, write_array
 
 from .settings import parse_value, require
 from .sphere import row_lengths, unit_rows
-from .store import atomic_write, fingerprint, runs_dir, whole_file
+from .store import atomic_write, fingerprint, read_wide, runs_dir, whole_file
 from .trouble import embedding_problems, id_problems, is_positive, label_problems, pattern_problems
 from .trouble import session_problems, to_numbers
 
@@ -31,7 +31,7 @@ from .trouble import session_problems, to_numbers
 class FolderDomain:
     "A domain of one's own, as its folder tells it."
     name: str
-    items: np.ndarray     # (N, d) float32, unit rows
+    items: np.ndarray     # (N, d) float32, unit rows; `HalfRows` where the folder has float16
     attribute: np.ndarray # (N,) bool, False also where nothing is said
     labelled: np.ndarray  # (N,) bool, is something said
     ids: np.ndarray       # (N,) text
@@ -91,7 +91,7 @@ def open_embeddings(
         raise ValueError(f'embeddings.npy cannot be read ({e}); write a table of floats anew') from None
     require(x.ndim == 2 and x.size, f'embeddings.npy has shape {x.shape}; write one row an item, (N, d)')
     require(x.dtype.kind == 'f', f'embeddings.npy holds {x.dtype}; write float32 or float16')
-    return x
+    return read_wide(x)
 
 # %% ../nbs/037_folder.ipynb #c018
 def read_table(

@@ -30,7 +30,7 @@ def nearest_centroid(
 ) -> np.ndarray: # (N,) int32
     "Index of the nearest centroid of every item, in Euclidean distance."
     half, nearest = (centroids**2).sum(1)/2, np.empty(len(items), np.int32)
-    room = np.empty((min(block, len(items)), len(centroids)), np.result_type(items, centroids))
+    room = np.empty((min(block, len(items)), len(centroids)), np.result_type(items[:1], centroids))
     for i in range(0, len(items), block):
         part = items[i:i + block]
         near = np.matmul(part, centroids.T, out=room[:len(part)])
@@ -99,7 +99,7 @@ def holdout_split(
 class Corpus:
     "A domain made ready: what sequences are built from and queries are scored against."
     name: str
-    items: np.ndarray     # (N, d) float32
+    items: np.ndarray     # (N, d) float32, or `HalfRows`
     attribute: np.ndarray # (N,) bool
     pattern: np.ndarray   # (N,) int32
     role: np.ndarray      # (N,) uint8, index into ROLES

@@ -15,7 +15,7 @@ from .engines import faiss_index
 from .milvus import MilvusIndex
 from .settings import require
 from .sphere import row_lengths, unit_rows
-from .store import named
+from .store import HalfRows, named
 
 # %% ../nbs/040_retrieval.ipynb #c005
 def refuse_rows(
@@ -33,10 +33,10 @@ def check_embeddings(
     x,                 # (n, d) array of embeddings
     dim:int|None=None, # the dimension they must have, if known
     name='embeddings', # what they are, for the message
-) -> np.ndarray:       # (n, d) float32, unit rows
+) -> np.ndarray:       # (n, d) float32, unit rows; `HalfRows` stay such
     "Unit embeddings as float32; raises `ValueError` naming the first bad row."
-    x = np.ascontiguousarray(x, dtype=np.float32)
-    require(x.ndim == 2, f'{name}: expected a table of rows, got shape {x.shape}')
+    if not isinstance(x, HalfRows): x = np.ascontiguousarray(x, dtype=np.float32)
+    require(len(x.shape) == 2, f'{name}: expected a table of rows, got shape {x.shape}')
     d, ours = x.shape[1], 'use embeddings of the model that the index was built with'
     require(dim is None or d == dim, f'{name}: dimension {d}, expected {dim}; {ours}')
     lengths = row_lengths(x)

@@ -10,7 +10,7 @@ __all__ = ['normalize', 'row_lengths', 'unit_rows', 'sample_sphere', 'to_tangent
 import numpy as np
 import torch
 
-from .store import as_rows
+from .store import HalfRows, as_rows
 
 # %% ../nbs/020_sphere.ipynb #c005
 def _dot(x, y): return (x*y).sum(-1, keepdim=True)
@@ -42,13 +42,15 @@ def unit_rows(
     lengths, # (N,) of its rows
     path=None,  # file that they are written to where they are not so already; None: they stay in memory
     block=8192, # rows at a time
-) -> np.ndarray: # (N, d) float32, unit rows
-    "The rows at length one; a float32 table whose rows are so already is returned itself."
-    near = np.abs(lengths - 1) < 1e-6
-    if x.dtype == np.float32 and near.all(): return x
+) -> np.ndarray: # (N, d) unit rows of float32, kept as float16 where they are given as `HalfRows`
+    "The rows at length one; a table whose rows are so already is returned itself."
+    half = isinstance(x, HalfRows)
+    near = np.abs(lengths - 1) < (np.finfo(np.float16).eps if half else 1e-6)
+    if (half or x.dtype == np.float32) and near.all(): return x
     divisor = np.where(near, 1, lengths)[:, None]
     def at_one(i): return (np.asarray(x[i:i + block], np.float32)/divisor[i:i + block]).astype(np.float32)
-    return as_rows((at_one(i) for i in range(0, len(x), block)), x.shape, path)
+    kind = '<f2' if half else '<f4'
+    return as_rows((at_one(i) for i in range(0, len(x), block)), x.shape, path, kind)
 
 # %% ../nbs/020_sphere.ipynb #c008
 def sample_sphere(

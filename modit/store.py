@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['stream', 'fingerprint', 'runs_dir', 'whole_file', 'atomic_write', 'save_arrays', 'load_arrays', 'save_rows',
-           'open_rows', 'as_rows', 'keep_rows', 'kept_rows', 'named']
+           'HalfRows', 'read_wide', 'open_rows', 'as_rows', 'keep_rows', 'kept_rows', 'named']
 
 # %% ../nbs/010_store.ipynb #c002
 import hashlib
@@ -104,22 +104,40 @@ def save_rows(
     path:Path|str, # the file
     blocks,        # arrays of rows, one after the other
     shape,         # (N, d) of all of them
+    kind='<f4',    # of its numbers: float32, or <f2 for float16
 ):
-    "Write a float32 table block by block, atomically; raises `ValueError` for another number of rows."
+    "Write a table block by block, atomically; raises `ValueError` for another number of rows."
     with whole_file(path) as f:
-        write_array_header_1_0(f, dict(descr='<f4', fortran_order=False, shape=tuple(shape)))
+        write_array_header_1_0(f, dict(descr=kind, fortran_order=False, shape=tuple(shape)))
         rows = 0
         for block in blocks:
-            f.write(np.ascontiguousarray(block, '<f4'))
+            f.write(np.ascontiguousarray(block, kind))
             rows += len(block)
         require(rows == shape[0], f'{path}: {rows} rows were given for a table of {shape[0]}')
+
+# %% ../nbs/010_store.ipynb #c026l
+class HalfRows:
+    "A float16 table whose rows are float32 when they are read."
+    def __init__(self, table): self.table, self.shape, self.dtype = table, table.shape, table.dtype # (N, d)
+    def __len__(self): return len(self.table)
+    def __getitem__(self, rows): return np.asarray(self.table[rows], np.float32)
+    def __array__(self, dtype=None, copy=None): return np.asarray(self[:], dtype) # all rows, in memory
+
+    def __matmul__(self,
+        y, # (d, ...)
+        block=8192, # rows at a time
+    ) -> np.ndarray: # (N, ...)
+        "The product of all rows with an array."
+        return np.concatenate([self[i:i + block] @ y for i in range(0, max(1, len(self)), block)])
+
+def read_wide(x): return HalfRows(x) if np.issubdtype(x.dtype, np.float16) else x # (N, d) table
 
 # %% ../nbs/010_store.ipynb #c026d
 def open_rows(
     path:Path|str, # a file of `save_rows`
 ) -> np.ndarray:   # (N, d) mapped, read only
     "Map a table into memory; raises `ValueError` when it is missing or damaged."
-    try: return open_memmap(path, mode='r')
+    try: return read_wide(open_memmap(path, mode='r'))
     except (ValueError, OSError, EOFError) as e:
         raise ValueError(f'{path}: the table of rows cannot be read ({e}); delete the files that share its '
                          'name, and the next run makes them again') from None
@@ -129,24 +147,26 @@ def as_rows(
     blocks,    # arrays of rows, one after the other
     shape,     # (N, d) of all of them
     path=None, # file to write them to; None: they stay in memory
-) -> np.ndarray: # (N, d) float32
+    kind='<f4', # of its numbers, as for `save_rows`
+) -> np.ndarray: # (N, d), rows of float32
     "A table made of its blocks, in memory or mapped from the file that they are written to."
-    if path is None: return np.concatenate(list(blocks)).astype(np.float32, copy=False)
-    save_rows(path, blocks, shape)
+    if path is None: return read_wide(np.concatenate([np.asarray(x, kind) for x in blocks]))
+    save_rows(path, blocks, shape, kind)
     return open_rows(path)
 
 # %% ../nbs/010_store.ipynb #c026h
 def keep_rows(
-    x,         # (N, d) float32, mapped or not
+    x,         # (N, d), mapped or not
     path:Path, # file that they are written to, if they are not there yet
     folder=None, # another folder in which they may stay
 ) -> str:      # name of the file that holds them, beside `path` or in the other folder
     "Write a table, unless it is mapped as a whole from a file that may hold it."
     homes = [Path(home).resolve() for home in (path.parent, folder) if home]
-    if isinstance(x, np.memmap) and x.dtype == '<f4' and x.flags.c_contiguous:
-        file, whole = Path(x.filename).resolve(), x.offset + x.nbytes
+    table, kind = (x.table, '<f2') if isinstance(x, HalfRows) else (x, '<f4')
+    if isinstance(table, np.memmap) and table.dtype == kind and table.flags.c_contiguous:
+        file, whole = Path(table.filename).resolve(), table.offset + table.nbytes
         if file.parent in homes and file.stat().st_size == whole: return file.name
-    save_rows(path, [x], x.shape)
+    save_rows(path, [table], x.shape, kind)
     return path.name
 
 # %% ../nbs/010_store.ipynb #c026j

@@ -2,7 +2,9 @@
 import errno
 import subprocess
 import sys
+import tracemalloc
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,9 +13,11 @@ from sklearn.metrics import adjusted_rand_score
 from conftest import ROOT, environment
 from modit import ordering, pipeline
 from modit.folder import write_folder
-from modit.ordering import Corpus, centroid, find_patterns, prepare_corpus
+from modit.ordering import Corpus, by_pattern, centroid, find_patterns, prepare_corpus
+from modit.retrieval import VectorIndex
 from modit.settings import load_settings
-from modit.store import as_rows, keep_rows, open_rows, save_rows
+from modit.sphere import row_lengths, unit_rows
+from modit.store import HalfRows, as_rows, keep_rows, open_rows, save_rows
 from modit.synth import load_domain, make_domain, make_world, save_domain
 
 S = load_settings('smoke')
@@ -87,18 +91,83 @@ def own_settings(folder):
     return load_settings('smoke', **one, **more)
 
 
-@pytest.mark.parametrize('kind, copies', [(np.float32, 0), (np.float16, 1)])
-def test_items_of_a_folder_stay_there_if_they_are_unit_rows(tmp_path, monkeypatch, kind, copies):
+@pytest.mark.parametrize('kind, length, copies', [(np.float32, 1, 0), (np.float32, 3, 1),
+                                                  (np.float16, 1, 0), (np.float16, 3, 1)])
+def test_items_of_a_folder_stay_there_if_they_are_unit_rows(tmp_path, monkeypatch, kind, length, copies):
     monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'runs'))
-    write_folder(tmp_path/'mine', D1.items.astype(kind), [f'i{i}' for i in range(3000)], D1.attribute)
+    given = (length*D1.items).astype(kind)
+    write_folder(tmp_path/'mine', given, [f'i{i}' for i in range(3000)], D1.attribute)
     corpus = pipeline.get_corpus(own_settings(tmp_path/'mine'), 'mine')
-    assert np.abs(np.linalg.norm(corpus.items, axis=1) - 1).max() < 2e-6
-    assert len(list((tmp_path/'runs').rglob('*.npy'))) == copies
+    assert corpus.items.dtype == kind and corpus.items[:9].dtype == np.float32
+    assert isinstance(getattr(corpus.items, 'table', corpus.items), np.memmap)
+    assert np.abs(row_lengths(corpus.items) - 1).max() < (2**-10 if kind == np.float16 else 2e-6)
+    tables = list((tmp_path/'runs').rglob('*.npy'))
+    assert [x.stat().st_size - 128 for x in tables] == [given.nbytes]*copies # in its own precision
+    assert max(x.stat().st_size for x in (tmp_path/'runs').rglob('*.*')) <= 128 + given.nbytes
     (tmp_path/'mine').rename(tmp_path/'elsewhere')
     moved = own_settings(tmp_path/'elsewhere')
     made = pipeline.stage_path(moved, 'corpus', 'mine').stat().st_mtime_ns
     assert np.array_equal(pipeline.get_corpus(moved, 'mine').items, corpus.items)
     assert pipeline.stage_path(moved, 'corpus', 'mine').stat().st_mtime_ns == made
+
+
+@pytest.mark.parametrize('length', [1, 3])
+def test_a_folder_of_half_precision_is_that_of_single_precision(tmp_path, monkeypatch, length):
+    found = {}
+    for kind in ('float32', 'float16'):
+        monkeypatch.setenv('MODIT_RUNS', str(tmp_path/f'runs-{kind}'))
+        folder = tmp_path/kind/'mine'
+        write_folder(folder, (length*D1.items).astype(kind), range(3000), D1.attribute)
+        found[kind] = pipeline.get_corpus(own_settings(folder), 'mine')
+    one, half = found.values()
+    step = 2**-11 # half precision rounds a number by so much of itself
+    assert np.allclose(half.items, one.items, atol=1.5*step)
+    assert (half.pattern != one.pattern).mean() < .002 and (half.role != one.role).mean() < .002
+    assert np.abs(half.density - one.density).max() < .02
+    ids = by_pattern(one.pattern, one.attribute)
+    queries = np.stack([one.items[rows[:8]].mean(0) for rows in ids])
+    queries = (queries/np.linalg.norm(queries, axis=1, keepdims=True)).astype(np.float32)
+    (scores, theirs), (halved, ours) = one.index.search(queries, 50), half.index.search(queries, 50)
+    assert np.abs(scores - halved).max() < 2*step
+    for mine, other in zip(ours, theirs, strict=True): assert len(np.intersect1d(mine, other)) >= 48
+
+
+@pytest.mark.parametrize('kind', ['flat', 'hnsw', 'ivf', 'ivf_disk'])
+def test_every_index_takes_items_of_half_precision(tmp_path, monkeypatch, kind):
+    monkeypatch.setenv('MODIT_RUNS', str(tmp_path))
+    items = np.random.default_rng(1).normal(size=(20_000, 16)) # two parts for exact search
+    items = (items/np.linalg.norm(items, axis=1, keepdims=True)).astype(np.float16)
+    queries = items[:20].astype(np.float32)
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    index = VectorIndex(HalfRows(items), kind)
+    scores, ids = index.search(queries, 10)
+    truth = queries.astype(np.float64) @ items.astype(np.float64).T
+    best = np.argsort(-truth.astype(np.float32), axis=1, kind='stable')[:, :10]
+    assert index.items.table is items and scores.dtype == np.float32
+    assert np.allclose(scores, np.take_along_axis(truth, ids, 1), atol=1e-6)
+    assert np.array_equal(ids, best) if kind == 'flat' else (ids[:, :, None] == best[:, None]).mean() > .08
+
+
+def test_items_of_half_precision_are_never_widened_as_a_whole(tmp_path):
+    n, d, rng = 300_000, 64, np.random.default_rng(2)
+    def blocks():
+        for _ in range(10):
+            x = rng.standard_normal((n//10, d), np.float32)
+            yield x/np.linalg.norm(x, axis=1, keepdims=True)
+    items = as_rows(blocks(), (n, d), tmp_path/'table.npy', '<f2')
+    attribute, whole = items @ np.ones(d, np.float32) > 1.6, 4*n*d
+    one = dict(domains=['D1'], items=[n], dim=d, clusters=[12], heldout_clusters=[3], valid_clusters=[2],
+               train_rows=[100], normal_share=[.1], repetition=[1], sft_epochs=[1])
+    tracemalloc.start()
+    lengths = row_lengths(items)
+    assert unit_rows(items, lengths, tmp_path/'more.npy') is items
+    domain = SimpleNamespace(name='D1', items=items, attribute=attribute)
+    corpus = prepare_corpus(domain, load_settings('smoke', **one))
+    corpus.save(tmp_path/'corpus.safetensors')
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < .8*whole and sorted(p.name for p in tmp_path.glob('*.npy')) == ['table.npy']
+    assert Corpus.load(tmp_path/'corpus.safetensors').items.dtype == np.float16
 
 
 @pytest.mark.parametrize('damage', ['missing', 'short', 'foreign'])

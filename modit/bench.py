@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from .flow import flow_loss, generate, sample_time
+from .flow import flow_loss, generate, guided_by, sample_time
 from .hppo import implicit_scores
 from .model import new_model
 from .pretrain import continuation_loss, continuation_rows
@@ -159,7 +159,8 @@ def random_retriever(
     alone, rng = settings_alone(replace(s, dim=dim), s.domains[0]), stream(s.seed, 'bench', 'expand')
     catalogue = make_catalogue(SimpleNamespace(items=rng.standard_normal((n, dim), dtype=np.float32)))
     facts = dict(probe=catalogue.items[0], bias=np.zeros(1, np.float32), centroids=catalogue.items[:100])
-    return Retriever(alone, new_model(alone).waken(), facts, {}, catalogue=catalogue)
+    policy = guided_by(new_model(alone).waken(), new_model(alone).waken(seed=1))
+    return Retriever(alone, policy, facts, {}, catalogue=catalogue)
 
 # %% ../nbs/260_bench.ipynb #c029
 def bench_expand(
@@ -173,7 +174,7 @@ def bench_expand(
     x, valid = filled_up([goods.items[seeds]])
     query, k = retriever.queries([seeds]), s.k + len(seeds)
     def average(): goods.index.search(normalize(goods.items[seeds].mean(0))[None], k)
-    with torch.no_grad(): prefix = busy_seconds(lambda: retriever.model.prefill(x, valid))
+    with torch.inference_mode(): prefix = busy_seconds(lambda: retriever.model.prefill(x, valid))
     integrated = busy_seconds(lambda: retriever.queries([seeds])) - prefix
     search = busy_seconds(lambda: goods.index.search(query, k))
     whole = busy_seconds(lambda: retriever.expand(seeds, s.k))

@@ -140,7 +140,9 @@ def queries(
     items, valid = filled_up([x[self.reading_order(x)] for x in vectors])
     device = next(self.model.parameters()).device
     noise = case_noise(1, (1, s.dim), s, self.name).expand(len(lists), -1, -1).to(device)
-    found = generate(self.model, items.to(device), noise, scale, s.ode_steps, s.sampler, valid.to(device))
+    items, valid = items.to(device), valid.to(device)
+    with torch.inference_mode():
+        found = generate(self.model, items, noise, scale, s.ode_steps, s.sampler, valid)
     return found[:, 0].cpu().numpy()
 
 # %% ../nbs/257_retriever.ipynb #c025

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from conftest import ROOT, environment
 from modit import engines, milvus
 from modit.audit import audit, audit_labels, refuse_labels, winner_changed
 from modit.candidates import label_pool
+from modit.catalogue import OneQuery, make_catalogue
 from modit.milvus import MilvusIndex
 from modit.ordering import Corpus, prepare_corpus, training_cases
 from modit.retrieval import VectorIndex, search
@@ -67,6 +69,20 @@ def test_finds_the_nearest_items(indexes, kind):
     assert ids.shape == scores.shape == (70, 20) and shared.mean() >= (1 if kind == 'flat' else .99)
     assert np.array_equal(scores, np.take_along_axis(brute, ids, 1).astype(np.float32)), 'scores are exact'
     assert (np.diff(scores, axis=1) <= 0).all() and all(len(set(row)) == 20 for row in ids)
+
+
+def test_one_query_is_answered_as_in_a_block(tmp_path):
+    np.save(tmp_path/'items.npy', ITEMS)
+    block, mapped = VectorIndex(ITEMS), np.load(tmp_path/'items.npy', mmap_mode='r')
+    for items in (ITEMS, mapped):
+        one = make_catalogue(SimpleNamespace(items=items)).index
+        for k in (1, 20, len(ITEMS)):
+            ours, theirs = one.search(QUERIES[:9], k), block.search(QUERIES[:9], k)
+            assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    scores, ids = OneQuery(mapped).search(QUERIES[:1], 20)
+    brute = ITEMS.astype(np.float64) @ QUERIES[0].astype(np.float64)
+    assert type(scores) is np.ndarray and np.allclose(scores[0], np.sort(brute)[::-1][:20], atol=1e-6)
+    assert ids.shape == (1, 20) and np.allclose(brute[ids[0]], scores[0], atol=1e-6)
 
 
 @pytest.mark.parametrize('kind', KINDS)

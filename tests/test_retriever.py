@@ -99,6 +99,14 @@ def test_lists_of_several_lengths_do_not_disturb_one_another(loaded):
     assert np.allclose(np.linalg.norm(together, axis=1), 1, atol=1e-5)
 
 
+def test_one_list_is_answered_by_the_items_of_a_batch(loaded):
+    x, rows = loaded.catalogue.items[:6], np.arange(6)
+    alone, shared = loaded.queries([x])[0], loaded.queries([x, x])[1]
+    assert np.allclose(alone, shared, atol=1e-5)
+    (_, ours), (_, theirs) = (loaded.nearest(query, 20, x, rows) for query in (alone, shared))
+    assert np.array_equal(ours, theirs)
+
+
 def test_of_too_many_seeds_m_are_read_and_all_left_out(loaded):
     rows, m = np.arange(40), loaded.settings.prefix_len
     x = loaded.catalogue.items[rows]

@@ -92,7 +92,8 @@ def add_gated(
     h,     # (..., its inputs)
 ):         # (..., width)
     "What a branch adds, through its gate."
-    if gate.numel() > x.shape[-1]: return (gate*layer(h)).add_(x)
+    one_token = h.numel() == h.shape[-1]
+    if one_token or gate.numel() > x.shape[-1]: return (gate*layer(h)).add_(x)
     gate = gate.flatten()
     return F.linear(h, gate[:, None]*layer.weight, gate*layer.bias).add_(x)
 
@@ -182,12 +183,12 @@ def attend(self:DiTBlock,
 @patch
 def forward(self:DiTBlock,
     x,      # (B, n, D, width) target tokens, T = n D in all
-    time,   # six parts (B or 1, 1, D, width) of the modulation shared by all blocks
+    parts,  # its `modulation`, six of (B or 1, 1, D, width)
     cached, # as for `attend`
     bias,   # as for `attend`
 ):          # (B, n, D, width)
     "The block as targets go through it."
-    shift, gain, *rest = self.modulation(time)
+    shift, gain, *rest = parts
     a = self.attend(modulate(x, shift, gain).flatten(1, 2), cached, bias)
     return self.finish(x, a, *rest)
 
@@ -273,6 +274,17 @@ def velocity(self:MODiT,
     shift, scale = self.final(features).chunk(2, -1)
     return to_tangent(z, self.head(modulate(x, shift, 1 + scale)).flatten(1, 2))
 
+# %% ../nbs/080_model.ipynb #c048a
+@patch
+def clock(self:MODiT,
+    t, # (B or 1, D) times
+):     # yields six parts (B or 1, 1, D, width) for each block in turn, then the features of the times
+    "What times say to the blocks and to the velocity head."
+    features = F.silu(self.time(t))[:, None]
+    time = self.shared(features).chunk(6, -1)
+    for block in self.blocks: yield block.modulation(time)
+    yield features
+
 # %% ../nbs/080_model.ipynb #c049
 @patch
 def cached_velocity(self:MODiT,
@@ -281,15 +293,16 @@ def cached_velocity(self:MODiT,
     t,            # (B or 1, D) times, D a divisor of T: target j has the time j mod D
     position,     # (T,) or (B, T) place of each target in the sequence
     visible=None, # (B, T) bool, False hides the condition from a target
+    clock=None,   # list of `self.clock(t)`, where it was kept
 ):                # (B, T, d) velocities, tangent at z
     "The same velocities as `model(...)`, running only the targets (sec. Inference)."
-    features = F.silu(self.time(t))[:, None]
-    time = self.shared(features).chunk(6, -1)
+    clock, bias = iter(clock or self.clock(t)), None
     x = self.target_tokens(z, position).unflatten(1, (-1, t.shape[1]))
-    mask = prefix_mask(cache['valid'], position, visible)[:, None]
-    bias = None if mask.all() else z.new_zeros(mask.shape).masked_fill_(~mask, -math.inf)
-    for block, kv in zip(self.blocks, cache['layers'], strict=True): x = block(x, time, kv, bias)
-    return self.velocity(x, features, z)
+    if cache['valid'].shape[1]:
+        mask = prefix_mask(cache['valid'], position, visible)[:, None]
+        if not mask.all(): bias = z.new_zeros(mask.shape).masked_fill_(~mask, -math.inf)
+    for block, kv in zip(self.blocks, cache['layers'], strict=True): x = block(x, next(clock), kv, bias)
+    return self.velocity(x, next(clock), z)
 
 # %% ../nbs/080_model.ipynb #c050
 @patch
@@ -300,9 +313,10 @@ def forward(self:MODiT, # noqa: F811
     position,     # (T,) or (B, T) place of each target in the sequence
     valid=None,   # (B, m) bool condition mask, by default all valid
     visible=None, # (B, T) bool, False hides the condition from a target
+    clock=None,   # list of `self.clock(t)`, where it was kept
 ):                # (B, T, d) velocities, tangent at z
     "Velocity field v_theta(z_t, t, X) of every target in one pass."
-    return self.cached_velocity(self.prefill(items, valid), z, t, position, visible)
+    return self.cached_velocity(self.prefill(items, valid), z, t, position, visible, clock)
 
 # %% ../nbs/080_model.ipynb #c052
 @patch

@@ -10,6 +10,7 @@ __all__ = ['SAME', 'FORMAT', 'corpus_facts', 'settings_alone', 'Retriever', 'sto
 # %% ../nbs/257_retriever.ipynb #c002
 import hashlib, json, os, shutil, warnings
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from fastcore.basics import patch
 
 from .catalogue import Catalogue, items_key, make_catalogue
 from .evaluation import average_pool, case_noise, score_cases, serve
-from .flow import generate, guide_of, guided_by
+from .flow import generate, guide_of, guided_by, read_clocks
 from .folder import read_folder
 from .model import MODiT, new_model
 from .ordering import Cases, by_pattern, nearest_centroid, order_sequences
@@ -68,6 +69,11 @@ class Retriever:
     def patterns(self) -> np.ndarray: # (C,) numbers, or names where they were given
         "What patterns are called."
         return np.array(self.about.get('patterns') or range(len(self.facts['centroids'])))
+
+    @cached_property
+    def clocks(self) -> list: # of `read_clocks`
+        "What the times of generation say: the weights of a retriever stay as they are."
+        return read_clocks(self.model, self.settings.ode_steps)
 
 # %% ../nbs/257_retriever.ipynb #c010
 def stored_retriever(
@@ -141,8 +147,7 @@ def queries(
     device = next(self.model.parameters()).device
     noise = case_noise(1, (1, s.dim), s, self.name).expand(len(lists), -1, -1).to(device)
     items, valid = items.to(device), valid.to(device)
-    with torch.inference_mode():
-        found = generate(self.model, items, noise, scale, s.ode_steps, s.sampler, valid)
+    found = generate(self.model, items, noise, scale, s.ode_steps, s.sampler, valid, self.clocks)
     return found[:, 0].cpu().numpy()
 
 # %% ../nbs/257_retriever.ipynb #c025

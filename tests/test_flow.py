@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import torch
 
-from modit.flow import flow_loss, generate, sample_time
+from modit.flow import flow_loss, generate, guided_by, read_clocks, sample_time
 from modit.metrics import direction_auc, score_queries
 from modit.model import new_model
 from modit.retrieval import VectorIndex, search
@@ -18,6 +18,33 @@ def test_order_of_cases_changes_no_query(scale):
     order = torch.from_numpy(np.random.default_rng(0).permutation(12))
     whole, mixed = (generate(model, items[rows], noise[rows], scale) for rows in (torch.arange(12), order))
     assert torch.allclose(mixed, whole[order], atol=1e-5)
+
+
+@pytest.mark.parametrize('scale', [1., 3.])
+def test_a_case_alone_is_answered_as_in_company(scale):
+    model = guided_by(new_model(S).waken(.3), new_model(S).waken(.3, seed=1))
+    items, noise = points(8, 6), points(8, 1)
+    whole = generate(model, items, noise, scale)
+    alone = torch.cat([generate(model, items[[i]], noise[[i]], scale) for i in range(8)])
+    assert torch.allclose(alone, whole, atol=1e-5)
+
+
+@pytest.mark.parametrize('cases, targets', [(1, 1), (4, 3)])
+def test_a_kept_clock_changes_no_bit(cases, targets):
+    model = guided_by(new_model(S).waken(.3), new_model(S).waken(.3, seed=1))
+    items, noise, clocks = points(cases, 6), points(cases, targets), read_clocks(model, 5)
+    for scale in (1., 3.):
+        read = generate(model, items, noise, scale, 5)
+        assert torch.equal(generate(model, items, noise, scale, 5, clocks=clocks), read)
+    foreign = read_clocks(guided_by(new_model(S).waken(.3), None), 5)      # the guide's own clock counts
+    assert not torch.equal(generate(model, items, noise, 3., 5, clocks=foreign), read)
+
+
+def test_one_may_train_with_what_was_generated():
+    model, query = new_model(S).waken(.3), generate(new_model(S), points(2, 6), points(2, 1))
+    t, noise = sample_time(stream(0, 't'), (2, 1)), sample_sphere(stream(0, 'n'), (2, 1, S.dim))
+    flow_loss(model, query.expand(-1, 6, -1), query, torch.tensor([6]), t, noise).sum().backward()
+    assert model.head.weight.grad.isfinite().all() and not query.requires_grad
 
 
 @pytest.mark.parametrize('sampler', ['euler', 'expmap'])

@@ -85,7 +85,7 @@ def guided_velocity(
     return velocity.index_copy(1, guided, further)
 
 # %% ../nbs/090_flow.ipynb #c025a
-@torch.inference_mode()
+@torch.no_grad()
 def read_clocks(
     model,   # a MODiT, whose weights stay as they are from now on
     steps=8, # integration steps
@@ -98,6 +98,7 @@ def read_clocks(
     return found
 
 # %% ../nbs/090_flow.ipynb #c026
+@torch.no_grad()
 def generate(
     model,             # a MODiT
     items,             # (B, m, d) condition
@@ -113,10 +114,9 @@ def generate(
     scale = torch.as_tensor(scale, dtype=noise.dtype, device=noise.device).expand(T)
     position = torch.full((T,), items.shape[1], device=noise.device)
     if valid is not None: position = valid.sum(1, keepdim=True).expand(B, T)
-    with torch.inference_mode():
-        cache, z = model.prefill(items, valid), noise
-        for i, clock in enumerate(clocks or [(None, None)]*steps):
-            t = noise.new_full((1, 1), i/steps)
-            move = guided_velocity(model, cache, z, t, position, scale, clock)/steps
-            z = exp_map(z, move) if sampler == 'expmap' else normalize(z + move)
-    return z.clone()
+    cache, z = model.prefill(items, valid), noise
+    for i, clock in enumerate(clocks or [(None, None)]*steps):
+        t = noise.new_full((1, 1), i/steps)
+        move = guided_velocity(model, cache, z, t, position, scale, clock)/steps
+        z = exp_map(z, move) if sampler == 'expmap' else normalize(z + move)
+    return z

@@ -147,7 +147,8 @@ def queries(
     device = next(self.model.parameters()).device
     noise = case_noise(1, (1, s.dim), s, self.name).expand(len(lists), -1, -1).to(device)
     items, valid = items.to(device), valid.to(device)
-    found = generate(self.model, items, noise, scale, s.ode_steps, s.sampler, valid, self.clocks)
+    with torch.inference_mode():
+        found = generate(self.model, items, noise, scale, s.ode_steps, s.sampler, valid, self.clocks)
     return found[:, 0].cpu().numpy()
 
 # %% ../nbs/257_retriever.ipynb #c025

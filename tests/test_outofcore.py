@@ -132,10 +132,10 @@ def test_a_folder_of_half_precision_is_that_of_single_precision(tmp_path, monkey
     for mine, other in zip(ours, theirs, strict=True): assert len(np.intersect1d(mine, other)) >= 48
 
 
-@pytest.mark.parametrize('kind', ['flat', 'hnsw', 'ivf', 'ivf_disk'])
-def test_every_index_takes_items_of_half_precision(tmp_path, monkeypatch, kind):
+@pytest.mark.parametrize('kind, n', [('flat', 20_000), ('hnsw', 2000), ('ivf', 2000), ('ivf_disk', 2000)])
+def test_every_index_takes_items_of_half_precision(tmp_path, monkeypatch, kind, n):
     monkeypatch.setenv('MODIT_RUNS', str(tmp_path))
-    items = np.random.default_rng(1).normal(size=(20_000, 16)) # two parts for exact search
+    items = np.random.default_rng(1).normal(size=(n, 16)) # more than exact search reads at once
     items = (items/np.linalg.norm(items, axis=1, keepdims=True)).astype(np.float16)
     queries = items[:20].astype(np.float32)
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)
@@ -145,7 +145,8 @@ def test_every_index_takes_items_of_half_precision(tmp_path, monkeypatch, kind):
     best = np.argsort(-truth.astype(np.float32), axis=1, kind='stable')[:, :10]
     assert index.items.table is items and scores.dtype == np.float32
     assert np.allclose(scores, np.take_along_axis(truth, ids, 1), atol=1e-6)
-    assert np.array_equal(ids, best) if kind == 'flat' else (ids[:, :, None] == best[:, None]).mean() > .08
+    if kind == 'flat': assert np.array_equal(ids, best)
+    assert (ids[:, :, None] == best[:, None]).any(2).mean() > .8
 
 
 def test_items_of_half_precision_are_never_widened_as_a_whole(tmp_path):

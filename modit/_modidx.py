@@ -21,6 +21,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                              'modit.bench.bench_bootstrap': ('bench.html#bench_bootstrap', 'modit/bench.py'),
                              'modit.bench.bench_expand': ('bench.html#bench_expand', 'modit/bench.py'),
                              'modit.bench.bench_labelling': ('bench.html#bench_labelling', 'modit/bench.py'),
+                             'modit.bench.bench_once': ('bench.html#bench_once', 'modit/bench.py'),
                              'modit.bench.bench_packed': ('bench.html#bench_packed', 'modit/bench.py'),
                              'modit.bench.bench_sampling': ('bench.html#bench_sampling', 'modit/bench.py'),
                              'modit.bench.bench_training': ('bench.html#bench_training', 'modit/bench.py'),

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['seconds', 'peak_flops', 'bench_training', 'uncached', 'bench_sampling', 'bench_packed', 'bench_labelling',
-           'busy_seconds', 'random_retriever', 'bench_expand', 'bench_bootstrap', 'bench']
+           'busy_seconds', 'random_retriever', 'bench_expand', 'bench_bootstrap', 'bench_once', 'bench']
 
 # %% ../nbs/260_bench.ipynb #c003
 import time
@@ -19,6 +19,7 @@ from .flow import flow_loss, generate, guided_by, sample_time
 from .hppo import implicit_scores
 from .model import new_model
 from .pretrain import continuation_loss, continuation_rows
+from .report import processor
 from .retrieval import VectorIndex
 from .retriever import Retriever, filled_up, make_catalogue, settings_alone
 from .settings import load_settings
@@ -63,7 +64,7 @@ def bench_training(
         optimiser.zero_grad()
     operations = 3*s.batch*model.flops(s.seq_len - 1, s.seq_len - 1)
     value = operations/seconds(step)/peak_flops()
-    return dict(what='training, share of matrix-product peak', value=value, aim='>= 0.5')
+    return dict(what='training, share of matrix-product peak', value=value, aim='>= 0.6')
 
 # %% ../nbs/260_bench.ipynb #c015
 @torch.no_grad()
@@ -92,7 +93,7 @@ def bench_sampling(
     with_cache = model.flops(m, 0) + steps*model.flops(m, 1, cached=True)
     counted = steps*model.flops(m, 1)/with_cache
     what = 'sampling, measured over counted gain of the prefix cache'
-    return dict(what=what, value=slow/fast/counted, aim='>= 0.8')
+    return dict(what=what, value=slow/fast/counted, aim='>= 0.9')
 
 # %% ../nbs/260_bench.ipynb #c021
 def bench_packed(
@@ -132,7 +133,7 @@ def bench_labelling(
     x, q = torch.from_numpy(index.items), torch.from_numpy(queries)
     bound = len(queries)/seconds(lambda: _product_only(x, q), 3)
     paper = "labelling, over the paper's 127 queries a second"
-    return [dict(what='labelling, over the product-only bound', value=searched/bound, aim='>= 0.6'),
+    return [dict(what='labelling, over the product-only bound', value=searched/bound, aim='>= 0.65'),
             dict(what=paper, value=searched/127, aim='>= 1')]
 
 # %% ../nbs/260_bench.ipynb #c027s
@@ -191,13 +192,26 @@ def bench_bootstrap() -> dict: # what, value, aim
     def contrasts(): bootstrap_contrasts(values, resample_counts(500, 10_000, stream(0, 'counts')))
     return dict(what='bootstrap of 24 contrasts, seconds', value=seconds(contrasts), aim='< 0.5')
 
+# %% ../nbs/260_bench.ipynb #c035a
+def bench_once(
+    s, # Settings; a list is made with those of profile public
+    n, # items that a list is made from
+) -> list: # of dicts: what, value, aim
+    "One round of all rows."
+    training = [bench_training(s), bench_sampling(s), bench_packed(s), *bench_labelling(s)]
+    return [*training, *bench_expand(load_settings('public'), n), bench_bootstrap()]
+
 # %% ../nbs/260_bench.ipynb #c035
 def bench(
-    s, # Settings; a list is made with those of profile public
+    s, # Settings
     n=118_000, # items that a list is made from
-) -> pd.DataFrame: # what, value, aim
+    rounds=5,  # of which each row has the median, the least and the greatest
+) -> pd.DataFrame: # what, value, low, high, aim, processor
     "All ratios, in one run on one thread."
     torch.set_num_threads(1)
-    training = [bench_training(s), bench_sampling(s), bench_packed(s), *bench_labelling(s)]
-    lists = bench_expand(load_settings('public'), n)
-    return pd.DataFrame([*training, *lists, bench_bootstrap()])
+    rows = pd.DataFrame(sum((bench_once(s, n) for _ in range(rounds)), []))
+    values = rows.groupby('what', sort=False).value
+    found = dict(value=values.median(), low=values.min(), high=values.max())
+    table = rows[['what', 'aim']].drop_duplicates().assign(**{name: x.values for name, x in found.items()})
+    table = table.assign(processor=processor()['processor'])
+    return table[['what', *found, 'aim', 'processor']]

@@ -279,6 +279,7 @@ def redraw_pages(
 # %% ../nbs/250_graph.ipynb #c051
 def redraw(
     profile='mini', # a profile of settings.ini
+    before=None,    # called before the pages that read the ledger
 ) -> list:          # names that were redrawn
     "Redraw tables and figures from the committed scores; trains nothing. Raises `ValueError` without scores."
     load_settings(profile)
@@ -291,5 +292,6 @@ def redraw(
     draw, figures = partial(redraw_page, profile=profile), repo_root()/'figures'/profile
     silent = set(read_reported('claims').id).difference(redraw_pages(pages, draw, figures))
     update_claims(figures, not_run(sorted(silent)))
+    if before: before()
     for name in filter(is_ledger, found): redraw_pages([name], draw, figures)
     return found

@@ -6,8 +6,11 @@
 __all__ = ['SECOND', 'ANEW', 'second_folder', 'second_jobs', 'judge_again', 'redraw_second', 'redraw_both', 'replicate']
 
 # %% ../nbs/252_replicate.ipynb #c002
+import contextlib, io, sys
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
 
 from .graph import has_scores, is_ledger, main_stages, page_job
@@ -68,12 +71,19 @@ def redraw_second(
     return found
 
 # %% ../nbs/252_replicate.ipynb #c021b
+def _second_in_words(profile):
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said): redraw_second(profile)
+    return said.getvalue()
+
 def redraw_both(
     profile='mini', # a profile of settings.ini
 ) -> list:          # names that were redrawn in the first world
     "Redraw both worlds from their scores; raises `ValueError` without scores of the first."
-    redraw_second(profile)
-    return redraw(profile)
+    if sys.platform != 'linux': return redraw(profile, partial(redraw_second, profile))
+    with ProcessPoolExecutor(1, get_context('fork')) as pool:
+        second = pool.submit(_second_in_words, profile)
+        return redraw(profile, lambda: print(second.result(), end='', flush=True))
 
 # %% ../nbs/252_replicate.ipynb #c023
 def replicate(

@@ -63,6 +63,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                'modit.command._run': ('command.html#_run', 'modit/command.py'),
                                'modit.command._say': ('command.html#_say', 'modit/command.py'),
                                'modit.command._stage': ('command.html#_stage', 'modit/command.py'),
+                               'modit.command._stopped': ('command.html#_stopped', 'modit/command.py'),
                                'modit.command._sweep': ('command.html#_sweep', 'modit/command.py'),
                                'modit.command._together': ('command.html#_together', 'modit/command.py'),
                                'modit.command.add_bench': ('command.html#add_bench', 'modit/command.py'),

@@ -307,11 +307,17 @@ def command_line() -> argparse.ArgumentParser:
 def _together(): # have the processes of this run found each other?
     return 'torch' in sys.modules and sys.modules['torch'].distributed.is_initialized()
 
-def _complain(e):
+def _complain(said):
     rank = int(os.environ.get('RANK', 0))
     who = f'modit, process {rank}' if rank else 'modit'
-    if not rank or _together(): print(f'{who}: {" ".join(str(e).split())}', file=sys.stderr, flush=True)
+    if not rank or _together(): print(f'{who}: {" ".join(said.split())}', file=sys.stderr, flush=True)
     return 2
+
+# %% ../nbs/270_command.ipynb #c051k
+def _stopped(command): # after Ctrl-C
+    on = '; the same command goes on where it was' if command in ('fit', 'main', 'stage', 'sweep') else ''
+    if os.environ.get('RANK', '0') == '0': print(f'modit: stopped{on}', file=sys.stderr, flush=True)
+    return 130
 
 # %% ../nbs/270_command.ipynb #c051m
 def main(
@@ -320,9 +326,10 @@ def main(
     "The command `modit`; a mistake is one line on stderr and exit status 2."
     a = command_line().parse_args(argv)
     steady_environment()
-    try: a.call(a)
-    except (ValueError, OSError, FloatingPointError) as e: sys.exit(_complain(e))
-    except KeyboardInterrupt: sys.exit(130)
+    try: return a.call(a)
+    except (ValueError, OSError, FloatingPointError) as e: said = str(e)
+    except KeyboardInterrupt: said = None
+    sys.exit(_stopped(a.command) if said is None else _complain(said))
 
 # %% ../nbs/270_command.ipynb #d271
 if __name__ == '__main__' and '__file__' in globals(): main() # as a module, and not on this page

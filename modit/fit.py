@@ -173,13 +173,16 @@ and which no longer are.
 def verdict_words(
     rows, # of `metrics_of`
 ) -> str:
-    "What the differences of Joint say of the policy, in words."
+    "What the differences of Joint say of the policy, and those of Same where it loses, in words."
+    found = pd.DataFrame(rows).astype(dict(low=float, high=float)) # NaN where there are no ends
+    lost = {(r.split, r.what) for r in found.itertuples() if r.metric == 'same' and r.high < 0}
     said = []
-    for r in pd.DataFrame(rows).itertuples():
+    for r in found.itertuples():
         if r.metric != 'joint' or ' - ' not in r.what: continue
-        rival = r.what.removeprefix('policy - ')
+        where = f'On the {r.split} split ({r.patterns} pattern{"s"*(r.patterns > 1)})'
         word = 'above' if r.low > 0 else 'below' if r.high < 0 else 'not to be told from'
-        said.append(f'On the {r.split} split the policy is {word} `{rival}` in Joint.')
+        same = ' and below it in Same' if (r.split, r.what) in lost else ''
+        said.append(f'{where} the policy is {word} `{r.what.removeprefix("policy - ")}` in Joint{same}.')
     return ' '.join(said)
 
 # %% ../nbs/258_fit.ipynb #c020

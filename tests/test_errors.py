@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 import torch
 from nbformat.v4 import new_code_cell, new_notebook
+from tqdm import tqdm
 
 from conftest import ROOT, environment, two_at_a_time
+from modit import command
 from modit.command import main
 from modit.model import new_model
 from modit.notebooks import check_parameters, execute, notebook_parameters
@@ -207,6 +209,18 @@ def type_line(argv):
 def typed(request):
     "What the command says to each line, in forks: a new process would import torch to say a line."
     yield from two_at_a_time(request, 'argv', type_line, ProcessPoolExecutor(2, get_context('fork')))
+
+
+@pytest.mark.parametrize('verb, error, code, said', [
+    ('fit', KeyboardInterrupt, 130, 'modit: stopped; the same command goes on where it was'),
+    ('check', KeyboardInterrupt, 130, 'modit: stopped'),
+    ('fit', FloatingPointError, 2, 'modit: loss is nan')])
+def test_what_breaks_off_a_bar_is_told_on_a_line_of_its_own(monkeypatch, capsys, verb, error, code, said):
+    def call(a):
+        for _ in tqdm(range(3)): raise error('loss is\nnan')
+    monkeypatch.setattr(command, f'_{verb}', call)
+    with pytest.raises(SystemExit) as status: main([verb, 'shoes'])
+    assert status.value.code == code and capsys.readouterr().err.splitlines()[-1] == said
 
 
 def test_a_mistake_ends_the_process_with_2():

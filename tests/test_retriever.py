@@ -27,6 +27,7 @@ from modit.synth import make_domain, make_world
 
 TINY = dict(pretrain_steps=6, hppo_cases=16, train_rows=[200], checkpoint_every=2)
 COMMAND = 'from modit.command import main; main()'
+HEARS = 'import signal; signal.signal(signal.SIGINT, signal.default_int_handler)' # also in the background
 
 
 def write_shoes(folder):
@@ -294,14 +295,19 @@ def test_a_folder_with_other_things_is_left_alone(loaded, tmp_path):
 def test_a_fit_that_is_killed_ends_with_the_same_bytes(shoes, tmp_path):
     folder, store = write_shoes(tmp_path/'shoes'), dict(MODIT_RUNS=str(tmp_path/'runs'))
     overrides = json.dumps(TINY)
-    argv = [sys.executable, '-c', COMMAND, 'fit', str(folder), '--profile', 'smoke', '--overrides', overrides]
+    argv = [sys.executable, '-c', f'{HEARS}; {COMMAND}', 'fit', str(folder)]
+    argv += ['--profile', 'smoke', '--overrides', overrides]
     log = tmp_path/'log'
-    for sign in ('checkpoint.safetensors', 'adaptive-', None): # killed when such a file is there
+    stops = ('checkpoint.safetensors', signal.SIGINT), ('adaptive-', signal.SIGKILL), (None, None)
+    for sign, stop in stops: # stopped when such a file is there
         with open(log, 'w') as f:
             run = subprocess.Popen(argv, cwd=ROOT, env=environment(ROOT) | store, stdout=f, stderr=f)
         while run.poll() is None and not (sign and [*(tmp_path/'runs').rglob(f'{sign}*')]): time.sleep(.02)
-        run.kill()
+        if sign: run.send_signal(stop)
         run.wait()
+        if stop == signal.SIGINT:
+            said = 'modit: stopped; the same command goes on where it was'
+            assert run.returncode == 130 and log.read_text().splitlines()[-1] == said
     assert run.returncode == 0, log.read_text()[-2000:]
     assert contents(folder/'model') == contents(shoes/'model')
 

@@ -121,6 +121,18 @@ def test_of_too_many_seeds_m_are_read_and_all_left_out(loaded):
     assert many.id.tolist() == [name for name in few.id if name not in loaded.catalogue.ids[rows]][:30]
 
 
+def test_seeds_of_a_kind_that_was_not_trained_on_are_told(loaded):
+    centres, trained = loaded.facts['centroids'], loaded.about['trained']
+    assert 0 < len(trained) < len(centres)
+    for centre in centres/np.linalg.norm(centres, axis=1, keepdims=True):
+        near = np.linalg.norm(centres - centre, axis=1).argmin()
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter('always')
+            loaded.expand(centre[None], 5)
+        told = [] if near in trained else [f'pattern {loaded.patterns[near]}, which shoes was not trained on']
+        assert len(said) == len(told) and all(told[0] in str(x.message) for x in said)
+
+
 def test_an_item_that_equals_a_vector_is_that_seed(loaded):
     goods = loaded.catalogue
     items = np.concatenate([np.repeat(goods.items[:1], 50, axis=0), goods.items])

@@ -95,7 +95,8 @@ def contrasts(
     level=.95,          # coverage of the intervals
 ) -> pd.DataFrame:      # a row a pair and cell
     "Paired differences in every cell with two intervals; `ValueError` if no case is shared (fig:sig)."
-    scores = side_by_side(cases, list(dict.fromkeys(sum(pairs, ()))), column)
+    pairs = list(pairs)
+    scores = side_by_side(cases, list(dict.fromkeys(m for pair in pairs for m in pair)), column)
     found = [_contrast(scores, a, b, s, column, side, level) for a, b in pairs]
     return pd.concat(found, ignore_index=True)
 

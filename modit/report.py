@@ -165,6 +165,8 @@ for _name in ('sft', 'hppo', 'hppo_all'):
     METHODS[f'{_name}_scaled'] = _served(METHODS[_name], 'scaled', '^')
     METHODS[f'{_name}_steered'] = _served(METHODS[_name], 'steered', 'P')
     METHODS[f'{_name}_mixed'] = _served(METHODS[_name], 'mixed', '<')
+    METHODS[f'{_name}_own'] = _served(METHODS[_name], 'own direction', 'D')
+METHODS['average_own'] = _served(METHODS['average'], 'own direction', 'D')
 
 # %% ../nbs/200_report.ipynb #c021
 def look(
@@ -377,12 +379,16 @@ def with_hppo(
 def beside_rivals(
     scores, # main, validation and baselines, and the page's own
     name:str, # of the page's own
+    methods=('average', 'sft', 'hppo'), # of the main table, HPPO among them
+    rivals=('probe', 'ridge_map'),      # of the baselines; none are not read
 ) -> pd.DataFrame: # per-case scores of all methods
-    "A page's rows beside average, SFT and HPPO of the main table, probe and ridge map of the baselines."
-    main, simple = with_hppo(scores['main'], scores['validation']), scores['baselines']
-    main = main[main.method.isin(('average', 'sft', 'hppo'))]
-    simple = simple[simple.method.isin(('probe', 'ridge_map'))].drop(columns=['value', 'valid_joint'])
-    return pd.concat([main, simple, scores[name]], ignore_index=True)
+    "A page's rows beside rows of the main table and of the baselines."
+    main = with_hppo(scores['main'], scores['validation'])
+    beside = [main[main.method.isin(methods)]]
+    if rivals:
+        simple = scores['baselines'].drop(columns=['value', 'valid_joint'])
+        beside.append(simple[simple.method.isin(rivals)])
+    return pd.concat([*beside, scores[name]], ignore_index=True)
 
 # %% ../nbs/200_report.ipynb #c057
 @contextmanager

@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.stats import norm
 
 from ..density import ranking_scores
-from ..report import read_reported, with_hppo
+from ..report import beside_rivals, read_reported, with_hppo
 from ..stats import ratio_interval
 from ..verdicts import because, contrast, paired, power
 
@@ -445,9 +445,7 @@ def rival_reasons(
     p,      # Page
 ) -> list:  # of `because`
     "B01 to B04, B07 and B09: beside simpler methods."
-    main = with_hppo(scores['main'], scores['validation'])
-    main = main[main.method.isin(['average', 'sft', 'hppo'])]
-    cases = pd.concat([main, scores['baselines'], scores['steered']])
+    cases = beside_rivals(scores, 'steered', rivals=('probe', 'ridge_map', 'rocchio'))
     def both(a, b, column='joint'):
         return ' and '.join(span(gaps(cases, a, b, column, x).values()) for x in ('item', 'pattern'))
     noise, items = {}, gaps(cases, 'hppo', 'sft')

@@ -1410,6 +1410,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                              'modit.stats.verdict': ('stats.html#verdict', 'modit/stats.py')},
             'modit.steering': { 'modit.steering.along_own': ('steering.html#along_own', 'modit/steering.py'),
                                 'modit.steering.own_direction': ('steering.html#own_direction', 'modit/steering.py'),
+                                'modit.steering.own_directions': ('steering.html#own_directions', 'modit/steering.py'),
                                 'modit.steering.steered_policy': ('steering.html#steered_policy', 'modit/steering.py'),
                                 'modit.steering.surroundings': ('steering.html#surroundings', 'modit/steering.py')},
             'modit.store': { 'modit.store.HalfRows': ('store.html#halfrows', 'modit/store.py'),

@@ -14,7 +14,7 @@ from ..evaluation import average_pool
 from ..pipeline import get_corpus, get_model
 from ..report import Table, beside_rivals, best_variants, by_method, look
 from ..settings import require
-from ..steering import along_own, steered_policy
+from ..steering import along_own, own_directions, steered_policy
 from ..verdicts import contrast, contrasts, judge, split_panels, weakest_in_each_cell
 
 # %% ../../nbs/experiments/462_own_direction.ipynb #c007
@@ -49,11 +49,11 @@ def run(
     lengths = [dict(own=own, step=eta) for own, eta in product(p.owns, p.etas)]
     for name in p.domains:
         corpus = get_corpus(p.s, name)
-        n = items_around(corpus, p)
+        directions = own_directions(corpus, items_around(corpus, p))
         def probe(cases, step, corpus=corpus): return steer(average_pool(corpus, cases), corpus, step)
-        rows.append(p.score_chosen(corpus, 'average_own', along_own(probe, corpus, n), lengths))
+        rows.append(p.score_chosen(corpus, 'average_own', along_own(probe, directions), lengths))
         for policy, stage in dict(sft='sft', hppo=best[name]).items():
-            answer = along_own(steered_policy(get_model(p.s, stage, name), corpus, p.s), corpus, n)
+            answer = along_own(steered_policy(get_model(p.s, stage, name), corpus, p.s), directions)
             rows.append(p.score_chosen(corpus, f'{policy}_own', answer, grid))
     return dict(own_direction=pd.concat(rows, ignore_index=True))
 

@@ -28,7 +28,7 @@ def second_folder(profile) -> Path: return results_folder(load_settings(profile)
 
 # %% ../nbs/252_replicate.ipynb #c009
 ANEW = ('data', 'density', 'main', 'order', 'candidate_pool', 'pareto', 'filter', 'rounds', 'best_of_n',
-        'bootstrap') # pages that run in the second world
+        'bootstrap', 'baselines', 'own_direction') # pages that run in the second world
 
 # %% ../nbs/252_replicate.ipynb #c015
 def second_jobs(

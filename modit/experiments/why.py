@@ -5,7 +5,7 @@ __all__ = ['READS', 'SCORES', 'CLAIMED', 'LOST', 'run', 'points', 'percent', 'sp
            'estimates', 'mostly', 'chance', 'paper_gap', 'bounds', 'settled', 'start_reasons', 'run_gains', 'ranks',
            'ladder_reasons', 'purity_reasons', 'along_course', 'course_reasons', 'pool_words', 'candidate_reasons',
            'reward_reasons', 'fan_gain', 'round_reasons', 'drift_reason', 'filter_reasons', 'oracle_reasons',
-           'measure_reasons', 'rival_reasons', 'claims', 'table', 'plot']
+           'measure_reasons', 'unseen_leads', 'rival_reasons', 'claims', 'table', 'plot']
 
 # %% ../../nbs/experiments/490_why.ipynb #c004
 import numpy as np
@@ -13,14 +13,15 @@ import pandas as pd
 from scipy.stats import norm
 
 from ..density import ranking_scores
-from ..report import beside_rivals, read_reported, with_hppo
+from ..report import beside_rivals, look, read_reported, with_hppo
 from ..stats import ratio_interval
-from ..verdicts import because, contrast, paired, power
+from ..verdicts import because, contrast, contrasts, paired, power
 
 # %% ../../nbs/experiments/490_why.ipynb #c007
 READS = ('claims', 'main', 'validation', 'order', 'rounds', 'filter', 'pareto', 'guidance', 'guidance_rounds',
-         'seeds', 'negative', 'negative_epsilon', 'baselines', 'steered', 'jacobi', 'candidate_pool',
-         'density', 'leads', 'chosen_again', 'false_again', 'ranked', 'trained_more', 'targets_again')
+         'seeds', 'negative', 'negative_epsilon', 'baselines', 'steered', 'own_direction', 'jacobi',
+         'candidate_pool', 'density', 'leads', 'chosen_again', 'false_again', 'ranked', 'trained_more',
+         'targets_again')
 SCORES = ()
 CLAIMED = ('D1', 'D2', 'D3') # domains on which the paper claims that preferences help
 LOST = ('D1', 'D2', 'D4')    # domains whose new patterns gain nothing from preferences
@@ -439,13 +440,29 @@ def measure_reasons(
                                             f'centroid\'s is '
                 + '; '.join(f'{each(x)} by {k} neighbours' for k, x in sharp.items()) + '.')]
 
+# %% ../../nbs/experiments/490_why.ipynb #w037a
+def unseen_leads(
+    cases,  # per-case scores of several methods
+    a:str,  # method
+    others, # methods that it is compared with
+    p,      # Page
+) -> str:
+    "How likely leads within noise on D1 to D3 would be seen, were they as great as they look."
+    rows = contrasts(cases[cases.domain.isin(CLAIMED)], [(a, b) for b in others], p.s)
+    rows = rows[rows.verdict == 'within noise']
+    seen = chance(rows, rows.estimate)
+    said = [f'{points(r.estimate)} over the {look(r.b).label.lower()} on {r.domain}\'s {r.split} split would '
+            f'be seen with a chance of {percent(x)}' for r, x in zip(rows.itertuples(), seen, strict=True)]
+    return f'Power: {"; ".join(said) or "no lead is within noise"}.'
+
 # %% ../../nbs/experiments/490_why.ipynb #w038
 def rival_reasons(
     scores, # of the pages that it reads
     p,      # Page
 ) -> list:  # of `because`
-    "B01 to B04, B07 and B09: beside simpler methods."
-    cases = beside_rivals(scores, 'steered', rivals=('probe', 'ridge_map', 'rocchio'))
+    "B01 to B04, B07 and B09 to B11: beside simpler methods."
+    beside = beside_rivals(scores, 'steered', rivals=('probe', 'ridge_map', 'rocchio'))
+    cases = pd.concat([beside, scores['own_direction']])
     def both(a, b, column='joint'):
         return ' and '.join(span(gaps(cases, a, b, column, x).values()) for x in ('item', 'pattern'))
     noise, items = {}, gaps(cases, 'hppo', 'sft')
@@ -471,7 +488,12 @@ def rival_reasons(
                                       f'patterns.'),
         because('B09', 'tab-main', f'HPPO pays for Joint with Same: {both("hppo", "sft")} and '
                                    f'{both("hppo", "sft", "same")} '
-                                   'over SFT on items and new patterns, where there is little to pay with.')]
+                                   'over SFT on items and new patterns, where there is little to pay with.'),
+        because('B10', 'fig-own', unseen_leads(cases, 'hppo_own', ('probe', 'ridge_map'), p)),
+        because('B11', 'tab-own', f'What the policy finds, the surroundings show: its lead over the average '
+                f'is {both("hppo_steered", "probe")} where both are moved along the probe alone, and '
+                f'{both("hppo_own", "average_own")} where they are moved along the seeds\' own too, '
+                f'on items and new patterns.')]
 
 # %% ../../nbs/experiments/490_why.ipynb #w039
 def claims(

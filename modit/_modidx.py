@@ -1270,6 +1270,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                  'modit.retriever.Retriever.density': ('retriever.html#retriever.density', 'modit/retriever.py'),
                                  'modit.retriever.Retriever.expand': ('retriever.html#retriever.expand', 'modit/retriever.py'),
                                  'modit.retriever.Retriever.load': ('retriever.html#retriever.load', 'modit/retriever.py'),
+                                 'modit.retriever.Retriever.moved': ('retriever.html#retriever.moved', 'modit/retriever.py'),
                                  'modit.retriever.Retriever.name': ('retriever.html#retriever.name', 'modit/retriever.py'),
                                  'modit.retriever.Retriever.nearest': ('retriever.html#retriever.nearest', 'modit/retriever.py'),
                                  'modit.retriever.Retriever.over': ('retriever.html#retriever.over', 'modit/retriever.py'),

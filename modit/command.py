@@ -86,7 +86,8 @@ def _expand(a):
     seeds = read_seeds(a.seeds)
     print(f'modit: reading {a.model} and its items', file=sys.stderr, flush=True)
     from modit.retriever import Retriever
-    with told_in_a_line(): found = Retriever.load(a.model, a.items).expand(seeds, a.k, a.scale)
+    moves = dict(share=a.share, step=a.step, own=a.own)
+    with told_in_a_line(): found = Retriever.load(a.model, a.items).expand(seeds, a.k, a.scale, **moves)
     print(found.to_csv(sep='\t', index=False, float_format='%.4f', lineterminator='\n'), end='')
 
 # %% ../nbs/270_command.ipynb #c031
@@ -285,6 +286,9 @@ def add_models(
     sub.add_argument('--seeds', required=True, help='a file of ids, one a line; .npy: of vectors; -: stdin')
     sub.add_argument('--k', type=int, default=100, help='items to print (default: 100)')
     sub.add_argument('--scale', type=float, help='guidance scale (default: that of the settings)')
+    sub.add_argument('--share', type=float, default=1., help='of the policy, from 0, the average, to 1')
+    sub.add_argument('--step', type=float, default=0., help='length along the predictor\'s weights')
+    sub.add_argument('--own', type=float, default=0., help='length away from what surrounds the seeds')
 
 # %% ../nbs/270_command.ipynb #c048
 def command_line() -> argparse.ArgumentParser:

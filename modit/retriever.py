@@ -184,6 +184,30 @@ def nearest(
     require(k <= other.sum(), f'k: {k} items asked, and {other.sum()} are left beside the seeds; lower k')
     return scores[other][:k], ids[other][:k]
 
+# %% ../nbs/257_retriever.ipynb #c025n
+@patch
+def moved(
+    self:Retriever,
+    query, # (d,) unit
+    x,     # (n, d) seeds
+    rows,  # (n,) their rows, -1 for a vector
+    share=1., # of the query; the rest is the seeds' average
+    step=0.,  # length along the predictor's weights
+    own=0.,   # length along the seeds' own direction
+) -> np.ndarray: # (d,) unit
+    "A query moved as page 157 moves it; raises `ValueError` for a share or a length that is none."
+    require(0 <= share <= 1, f'share {share!r} is out of range; give a number from 0 to 1')
+    fine = np.isfinite([step, own]).all()
+    require(fine, f'step {step!r} and own {own!r} have to be finite numbers')
+    mean = normalize(x.mean(0))
+    if share < 1: query = normalize((1 - share)*mean + share*query)
+    if step: query = normalize(query + step*normalize(self.facts['probe']))
+    if own:
+        n = max(1, len(self.catalogue.ids)//len(self.facts['centroids']))
+        around = self.catalogue.items[self.nearest(mean, n, x, rows)[1]].mean(0)
+        query = normalize(query + own*normalize(x.mean(0) - around))
+    return query.astype(np.float32)
+
 # %% ../nbs/257_retriever.ipynb #c027
 @patch
 def tell_choice(
@@ -217,13 +241,15 @@ def expand(
     seeds,      # 1 to m ids or vectors; of more, m are read
     k=100,      # items to return
     scale=None, # guidance scale, by default the serving scale
+    **moves,    # share, step and own of `moved`; by default the query stays where it is
 ) -> pd.DataFrame: # id, score, predicted density, nearest pattern, and text where there is one; best first
     "More items of the seeds' kind, with the attribute; raises `ValueError` for unsound seeds."
     require(self.catalogue, f'{self.name}: no items to search; load it with items')
     x, rows = self.seed_vectors(seeds)
     self.tell_choice(x, rows)
     self.tell_kind(x)
-    scores, found = self.nearest(self.queries([seeds], scale)[0], k, x, rows)
+    query = self.moved(self.queries([seeds], scale)[0], x, rows, **moves)
+    scores, found = self.nearest(query, k, x, rows)
     items = self.catalogue.items[found]
     table = pd.DataFrame(dict(id=self.catalogue.ids[found], score=scores, density=self.density(items)))
     table['pattern'] = self.patterns[nearest_centroid(items, self.facts['centroids'])]

@@ -163,7 +163,9 @@ def test_any_index_that_searches_will_do(loaded, shoes):
     (np.ones((2, 5)), {}, 'dimension 5, expected 16'), (np.full((1, 16), np.inf), {}, 'row 0 is not finite'),
     (np.zeros((3, 16)), {}, 'row 0 is all zeros'), (['shoe 1'], dict(k=0), 'k: 0 items asked'),
     (['shoe 1'], dict(k=3000), '2999 are left'), (['shoe 1'], dict(scale=-1), 'scale -1 is out of range'),
-    (['shoe 1'], dict(scale=float('nan')), 'scale nan')])
+    (['shoe 1'], dict(scale=float('nan')), 'scale nan'),
+    (['shoe 1'], dict(share=1.5), 'share 1.5 is out of range'),
+    (['shoe 1'], dict(own=float('inf')), 'own inf')])
 def test_seeds_that_cannot_be_read_are_refused_in_one_line(loaded, seeds, more, said):
     with pytest.raises(ValueError, match=said) as refusal: loaded.expand(seeds, **more)
     assert '\n' not in str(refusal.value)
@@ -375,5 +377,10 @@ def test_the_command_prints_a_list_that_can_be_piped(loaded, shoes):
     assert [x[0] for x in lines[1:]] == found.id.tolist()
     told = run.stderr.splitlines()
     assert len(told) == 2 and told[1].startswith('modit: 8 seeds, and shoes reads 6')
+    moves = dict(share=.3, step=.4, own=.4)
+    line = [x for name, value in moves.items() for x in (f'--{name}', value)]
+    run = modit('expand', shoes/'model', '--seeds', '-', '--k', 5, *line, stdin='\n'.join(seeds[:6]))
+    found = loaded.expand(seeds[:6], 5, **moves)
+    assert [x.split('\t')[0] for x in run.stdout.splitlines()[1:]] == found.id.tolist()
     run = modit('expand', shoes/'model', '--seeds', '-', stdin='boot')
     assert run.returncode == 2 and run.stderr.splitlines()[-1].startswith("modit: seed 'boot'")

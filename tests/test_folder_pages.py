@@ -39,7 +39,7 @@ def copy(tmp_path_factory):
     return copy
 
 
-PUBLIC = re.search(r'^PUBLIC = .*?\)$', (ROOT/'Snakefile').read_text(), re.M)[0]
+PUBLIC = re.search(r'^PUBLIC = .*?\)$', (ROOT/'Snakefile').read_text(), re.M | re.S)[0]
 MAIN = ('300_data', '310_density', '320_main', '380_bootstrap')
 PAGES = sorted((*MAIN, *re.findall(r"'(\d\d\d_\w+)'", PUBLIC)))
 RUN = """

@@ -8,8 +8,7 @@ import pandas as pd
 
 from ..pipeline import get_corpus, get_model
 from ..report import Table, beside_rivals, best_variants, by_method, look
-from ..settings import require
-from ..steering import steered_policy
+from ..steering import check_shares, steered_policy
 from ..verdicts import contrasts, split_panels
 
 # %% ../../nbs/experiments/455_between.ipynb #c009
@@ -17,8 +16,7 @@ def offered(
     p, # Page: shares
 ) -> list: # of dicts, constants of `steered_policy`
     "The shares to choose from; raises `ValueError` for one that is none."
-    fine = len(p.shares) and all(0 <= a <= 1 for a in p.shares)
-    require(fine, f'shares: {", ".join(map(str, p.shares))} is out of range; give numbers from 0 to 1')
+    check_shares(p.shares)
     return [dict(share=a) for a in p.shares]
 
 # %% ../../nbs/experiments/455_between.ipynb #c012

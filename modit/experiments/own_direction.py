@@ -14,7 +14,7 @@ from ..evaluation import average_pool
 from ..pipeline import get_corpus, get_model
 from ..report import Table, beside_rivals, best_variants, by_method, look
 from ..settings import require
-from ..steering import along_own, own_directions, steered_policy
+from ..steering import along_own, check_shares, own_directions, steered_policy
 from ..verdicts import contrast, contrasts, judge, split_panels, weakest_in_each_cell
 
 # %% ../../nbs/experiments/462_own_direction.ipynb #c007
@@ -33,8 +33,7 @@ def offered(
     p, # Page: shares, owns, etas
 ) -> list: # of dicts: share, own, step
     "What a policy is offered; raises `ValueError` for a share that is none."
-    fine = len(p.shares) and all(0 <= a <= 1 for a in p.shares)
-    require(fine, f'shares: {", ".join(map(str, p.shares))} is out of range; give numbers from 0 to 1')
+    check_shares(p.shares)
     return [dict(share=a, own=own, step=eta) for a, own, eta in product(p.shares, p.owns, p.etas)]
 
 # %% ../../nbs/experiments/462_own_direction.ipynb #c013

@@ -12,8 +12,7 @@ import pandas as pd
 
 from ..pipeline import get_corpus, get_model
 from ..report import VERDICTS, Table, beside_rivals, best_variants, by_method, legend_of, look, whisker
-from ..settings import require
-from ..steering import steered_policy
+from ..steering import check_shares, steered_policy
 from ..verdicts import contrast, judge, weakest_in_each_cell
 
 # %% ../../nbs/experiments/460_steered.ipynb #c009
@@ -23,8 +22,7 @@ def ways(
     p, # Page: scales, steered_scales, shares, etas
 ) -> dict: # suffix of the method -> what is on offer, a dict each
     "The grids of both ways of serving; raises `ValueError` for a share that is none."
-    fine = all(0 <= a <= 1 for a in p.shares)
-    require(fine, f'shares: {", ".join(map(str, p.shares))} is out of range; give numbers from 0 to 1')
+    check_shares(p.shares)
     return dict(scaled=[asked(scale) for scale in p.scales],
                 steered=[asked(*x) for x in product(p.steered_scales, p.shares, p.etas)])
 

@@ -5,7 +5,7 @@ __all__ = ['READS', 'SCORES', 'CLAIMED', 'LOST', 'run', 'points', 'percent', 'sp
            'estimates', 'mostly', 'chance', 'paper_gap', 'bounds', 'settled', 'start_reasons', 'run_gains', 'ranks',
            'ladder_reasons', 'purity_reasons', 'along_course', 'course_reasons', 'pool_words', 'candidate_reasons',
            'reward_reasons', 'fan_gain', 'round_reasons', 'drift_reason', 'filter_reasons', 'oracle_reasons',
-           'measure_reasons', 'unseen_leads', 'rival_reasons', 'claims', 'table', 'plot']
+           'measure_reasons', 'unseen_leads', 'rival_reasons', 'serving_reasons', 'claims', 'table', 'plot']
 
 # %% ../../nbs/experiments/490_why.ipynb #c004
 import numpy as np
@@ -460,9 +460,8 @@ def rival_reasons(
     scores, # of the pages that it reads
     p,      # Page
 ) -> list:  # of `because`
-    "B01 to B04, B07 and B09 to B11: beside simpler methods."
-    beside = beside_rivals(scores, 'steered', rivals=('probe', 'ridge_map', 'rocchio'))
-    cases = pd.concat([beside, scores['own_direction']])
+    "B01 to B04 and B09: beside simpler methods."
+    cases = beside_rivals(scores, 'steered', rivals=('probe', 'ridge_map', 'rocchio'))
     def both(a, b, column='joint'):
         return ' and '.join(span(gaps(cases, a, b, column, x).values()) for x in ('item', 'pattern'))
     noise, items = {}, gaps(cases, 'hppo', 'sft')
@@ -482,13 +481,24 @@ def rival_reasons(
         because('B04', 'tab-jacobi', f'The default is not the best one: it differs from the others by '
                 f'{span(jacobi.estimate)}; a point would be seen with a chance of '
                 f'{span(chance(jacobi, .01), percent)}.'),
+        because('B09', 'tab-main', f'HPPO pays for Joint with Same: {both("hppo", "sft")} and '
+                                   f'{both("hppo", "sft", "same")} '
+                                   'over SFT on items and new patterns, where there is little to pay with.')]
+
+# %% ../../nbs/experiments/490_why.ipynb #w038s
+def serving_reasons(
+    scores, # of the pages that it reads
+    p,      # Page
+) -> list:  # of `because`
+    "B07, B10 and B11: policies that are moved."
+    cases = pd.concat([beside_rivals(scores, 'steered'), scores['own_direction']])
+    def both(a, b):
+        return ' and '.join(span(gaps(cases, a, b, split=x).values()) for x in ('item', 'pattern'))
+    return [
         because('B07', 'tab-steered', 'Preferences add nothing once both are steered: the row minus SFT '
                                       'steered is '
                                       f'{both("hppo_all_steered", "sft_steered")} on items and new '
                                       f'patterns.'),
-        because('B09', 'tab-main', f'HPPO pays for Joint with Same: {both("hppo", "sft")} and '
-                                   f'{both("hppo", "sft", "same")} '
-                                   'over SFT on items and new patterns, where there is little to pay with.'),
         because('B10', 'fig-own', unseen_leads(cases, 'hppo_own', ('probe', 'ridge_map'), p)),
         because('B11', 'tab-own', f'What the policy finds, the surroundings show: its lead over the average '
                 f'is {both("hppo_steered", "probe")} where both are moved along the probe alone, and '
@@ -502,7 +512,7 @@ def claims(
 ) -> list:  # of `because`
     "Every reason that there is."
     parts = (start_reasons, ladder_reasons, purity_reasons, course_reasons, candidate_reasons, reward_reasons,
-             round_reasons, filter_reasons, oracle_reasons, measure_reasons, rival_reasons)
+             round_reasons, filter_reasons, oracle_reasons, measure_reasons, rival_reasons, serving_reasons)
     return sorted((row for part in parts for row in part(scores, p)), key=lambda row: row['id'])
 
 # %% ../../nbs/experiments/490_why.ipynb #w040

@@ -136,6 +136,7 @@ METHODS |= dict(
     hppo_densest=Look('HPPO, densest', GREY, 'v'),
     hppo_look=Look('HPPO, best look', PURPLE, 's'),
     steps_look=Look('HPPO, step by look', VERMILLION, 'D'),
+    told=Look('Told the trade', GREEN, 'P'),
     target_centroid=Look('Target centroid', BLACK, 's'),
     target_top1=Look('Target top-1', BLACK, '^'),
     target_top5=Look('Target top-5', BLACK, 'D'),

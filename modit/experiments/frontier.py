@@ -2,23 +2,21 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'STOPPED', 'THROUGH', 'STEPPED', 'COLUMNS', 'SHOWN', 'RIVALS', 'scales_of', 'at', 'served_at',
-           'model_answers', 'step_answers', 'run', 'curves', 'area', 'weighted_areas', 'drawn_areas', 'compared',
-           'points_of', 'by_kind', 'cell_areas', 'area_contrasts', 'mean_area', 'table', 'seen', 'draw_curves',
-           'plot_curves', 'plot_areas', 'plot', 'claims']
+           'model_answers', 'step_answers', 'run', 'curves', 'table', 'seen', 'draw_curves', 'plot_curves',
+           'plot_areas', 'plot', 'claims']
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c004
 from functools import partial
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 
+from ..areas import area_contrasts, dial_means, dial_panels, reached_areas
 from ..baselines import GRIDS, fit_ridge_map, ridge_map, rocchio, steer
 from ..evaluation import average_pool, serve, serving_dial
 from ..pipeline import get_corpus, get_model
 from ..report import Table, best_variants, legend_of, look, ring, whisker
-from ..stats import Interval, jackknife_interval, verdict
-from ..verdicts import judge, shared_counts, spanning, weakest_in_each_cell
+from ..verdicts import judge, weakest_in_each_cell
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c007
 READS = ('validation',)
@@ -86,117 +84,17 @@ def curves(
     hppo = rows[rows.kind == rows.domain.map(best)].assign(kind='hppo')
     return pd.concat([rows, hppo, *(start.assign(kind=kind) for kind in STEPPED)], ignore_index=True)
 
-# %% ../../nbs/experiments/465_frontier.ipynb #588e9840
-def area(
-    same,   # (..., D) purities along a dial
-    height, # (..., D) Joint or Attr there
-) -> np.ndarray: # (...)
-    "Area that the points of a dial dominate above the reference (0, 0)."
-    order = np.argsort(-same, axis=-1, kind='stable')
-    s, best = (np.take_along_axis(x, order, -1) for x in (same, height))
-    floors = np.concatenate([s[..., 1:], np.zeros_like(s[..., :1])], -1)
-    return ((s - floors)*np.maximum.accumulate(best, -1)).sum(-1)
-
-# %% ../../nbs/experiments/465_frontier.ipynb #f856482e
-def weighted_areas(
-    points,  # same (n, D), height (n, D)
-    weights, # (B, n) how often each case counts
-) -> np.ndarray: # (B,)
-    "The areas of resampled cases."
-    weights = np.asarray(weights, float)
-    total = weights.sum(1, keepdims=True)
-    return area(*(weights @ x.astype(float)/total for x in points))
-
-# %% ../../nbs/experiments/465_frontier.ipynb #c020b
-def drawn_areas(
-    points,  # of a method: same (n, D), height (n, D)
-    pattern, # (n,) of each case
-    counts,  # (B, n) resamples of the cases
-) -> tuple:  # a number, (B,), (G,)
-    "The area of all cases, of every resample, and with each pattern left out."
-    weights = (np.ones((1, len(pattern))), counts, pattern != np.unique(pattern)[:, None])
-    whole, draws, without = (weighted_areas(points, x) for x in weights)
-    return whole[0], draws, without
-
-# %% ../../nbs/experiments/465_frontier.ipynb #c021
-def compared(
-    a, b,    # `drawn_areas` of two methods on the same cases
-    n:int,   # cases
-    level=.95, # coverage
-) -> tuple:  # Interval over cases, Interval over patterns
-    "Difference of two dominated areas, with its intervals."
-    whole, draws, without = (x - y for x, y in zip(a, b, strict=True))
-    low, high = np.quantile(draws, [(1 - level)/2, (1 + level)/2])
-    p = min(1., 2*(1 + min((draws <= 0).sum(), (draws >= 0).sum()))/(1 + len(draws)))
-    by_case = Interval(whole, float(low), float(high), float(p), n, n)
-    return by_case, jackknife_interval(whole, without, n, level)
-
-# %% ../../nbs/experiments/465_frontier.ipynb #c022
-def points_of(
-    rows,        # `curves` of one domain, split and method
-    column:str,  # joint or attr
-) -> tuple:      # same (n, D), height (n, D), pattern (n,)
-    "A method's scores along its dial, case by case."
-    rows = rows.sort_values(['case', 'dial'])
-    n = rows.case.nunique()
-    same, height = (rows[name].values.reshape(n, -1) for name in ('same', column))
-    return (same, height), rows.pattern.values.reshape(n, -1)[:, 0]
-
-def by_kind(cell): return dict(list(cell.groupby('kind'))) # method -> its rows
-
-# %% ../../nbs/experiments/465_frontier.ipynb #c022b
-def cell_areas(
-    cell,       # `curves` of one domain and split
-    kinds,      # methods
-    s,          # Settings: resamples, seed
-    column:str, # joint or attr
-) -> tuple:     # method -> `drawn_areas`, number of cases
-    "The areas of several methods on the shared resamples of a cell."
-    rows, (domain, split) = by_kind(cell), cell[['domain', 'split']].values[0]
-    found = {kind: points_of(rows[kind], column) for kind in kinds}
-    n = len(next(iter(found.values()))[1])
-    counts = shared_counts(s.seed, domain, split, n, s.resamples).astype(float)
-    return {kind: drawn_areas(*of, counts) for kind, of in found.items()}, n
-
-# %% ../../nbs/experiments/465_frontier.ipynb #f23964c9
-def area_contrasts(
-    cases,  # of `curves`
-    pairs,  # (first, second) methods
-    s,      # Settings: resamples, seed
-    column='joint', # or attr
-    side=1, # claimed sign of the differences
-) -> list: # of tables, a row a cell, as those of `contrast`
-    "Paired differences of the dominated area in every cell, a table a pair."
-    found = [[] for _ in pairs]
-    for (domain, split), cell in cases.groupby(['domain', 'split']):
-        areas, n = cell_areas(cell, dict.fromkeys(sum(pairs, ())), s, column)
-        for (a, b), rows in zip(pairs, found, strict=True):
-            by_case, by_pattern = compared(areas[a], areas[b], n)
-            used = spanning(by_case, by_pattern) if split == 'item' else by_pattern
-            row = dict(domain=domain, split=split, a=a, b=b, estimate=used.estimate, low=used.low)
-            more = dict(high=used.high, p=used.p, n=used.n, units=used.units, column=column, side=side)
-            rows.append(row | more | dict(verdict=verdict(used, side)))
-    return [pd.DataFrame(rows) for rows in found]
-
 # %% ../../nbs/experiments/465_frontier.ipynb #c027
 COLUMNS = ('average', *STEPPED, *STOPPED, *THROUGH, 'hppo')
-
-def mean_area(points): return float(area(*(x.mean(0) for x in points))) # of `points_of`, without the patterns
 
 def table(
     scores, # of `run`, with the validation of the main experiment
     p,      # Page
 ) -> dict:  # label -> Table
     "The area that every method dominates (tab:frontier, ours)."
-    rows = []
-    for (split, domain), cell in curves(scores).groupby(['split', 'domain']):
-        kinds = by_kind(cell)
-        for column in ('joint', 'attr'):
-            reached = {kind: mean_area(points_of(kinds[kind], column)[0]) for kind in COLUMNS}
-            rows.append(dict(split=split, domain=domain, height=column, **reached))
     caption = ('Area that a method dominates along its dial, in points of Joint or Attr: '
                'the mean of the best that it reaches over all floors of Same.')
-    return {'tab-frontier': Table(pd.DataFrame(rows), caption, COLUMNS)}
+    return {'tab-frontier': Table(reached_areas(curves(scores), COLUMNS), caption, COLUMNS)}
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c030
 SHOWN = ('average', *STEPPED, *STOPPED)
@@ -210,7 +108,7 @@ def draw_curves(
     usual,      # the serving scale
 ):
     "Means of every method along its dial, in the plane of Same and another metric."
-    means = 100*cell.groupby(['kind', 'dial'])[['same', column]].mean()
+    means = dial_means(cell, column)
     for kind in SHOWN:
         line, style = means.loc[kind], seen(kind).style
         ax.plot(line.same, line[column], **style | dict(ls='-' if kind in STOPPED else '--', lw=.9, ms=3))
@@ -225,16 +123,12 @@ def plot_curves(
     p,     # Page
 ): # matplotlib Figure
     "The frontiers of every domain and split."
-    height, shape = .5 + 2.1*len(p.splits), (len(p.splits), len(p.domains))
-    fig, axes = plt.subplots(*shape, figsize=(7.5, height), squeeze=False)
-    for row, split in zip(axes, p.splits, strict=True):
-        for ax, name in zip(row, p.domains, strict=True):
-            cell = cases[(cases.domain == name) & (cases.split == split)]
-            draw_curves(ax, cell, column, p.s.guidance_scale)
-        row[0].set_ylabel(f'{split} split\n{column.capitalize()} (%)')
-    for ax, name in zip(axes[0], p.domains, strict=True): ax.set_title(name)
-    for ax in axes[-1]: ax.set_xlabel('Same (%)')
-    axes[0, -1].legend(handles=legend_of(*map(seen, SHOWN), 'hppo'), loc='upper left', bbox_to_anchor=(1, 1))
+    fig, panels = dial_panels(p, column)
+    for (split, name), ax in panels.items():
+        cell = cases[(cases.domain == name) & (cases.split == split)]
+        draw_curves(ax, cell, column, p.s.guidance_scale)
+    last = panels[p.splits[0], p.domains[-1]]
+    last.legend(handles=legend_of(*map(seen, SHOWN), 'hppo'), loc='upper left', bbox_to_anchor=(1, 1))
     return fig
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c033

@@ -206,6 +206,8 @@ def changed_models(
         rows = rows_of(s, 'D4', 'D1')
         found['rows cpt'] = get_model(rows, 'cpt_single', domain)
         found['rows sft'] = get_model(rows, 'sft_single', domain)
+        for order in ('random', 'descending'):
+            found[f'rows {order}'] = get_model(override(rows, order=order), 'sft_single', domain)
     return found
 
 # %% ../../nbs/experiments/480_reasons.ipynb #c021

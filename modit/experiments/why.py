@@ -116,6 +116,7 @@ def start_reasons(
     counts = {d: p.s.of('train_rows', d) for d in p.domains}
     rows = f'given as many training rows as D1 ({counts.get("D1")} for {counts["D4"]})'
     new = span([x for d in LOST for x in gaps(main, 'hppo', 'sft', split='pattern', only=[d]).values()])
+    orders = [settled(d4, 'rows sft', f'rows {order}', p.s) for order in ('random', 'descending')]
     worth = gaps(scores['order'], 'ascending', 'random')
     grows = ', '.join(f'{points(worth[d])} at {counts[d]} rows' for d in sorted(worth, key=counts.get))
     return [
@@ -129,9 +130,9 @@ def start_reasons(
                 f'{", ".join(LOST)} ({new}; see C04), and from CPT to SFT on D4, where SFT minus CPT is '
                 f'{step[0]} on '
                 f'items and new patterns, {rows}.'),
-        because('C09', 'tab-order', f'{unless(False)}No intervention was run; ascending minus random order '
-                                    f'on items is '
-                f'{grows} of a domain, and D4 has the fewest.'),
+        because('C09', 'tab-changed', f'{unless(all(x[1] for x in orders))}On D4, {rows}, ascending order is '
+                f'{orders[0][0]} from random and {orders[1][0]} from descending order on items and new patterns; '
+                f'without, ascending minus random order on items is {grows} of a domain.'),
         because('C10', 'tab-changed', f'{unless(step[1])}On D4, {rows}, SFT minus CPT is {step[0]} on items '
                                       f'and new '
                                       'patterns.')]

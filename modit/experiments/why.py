@@ -131,8 +131,8 @@ def start_reasons(
                 f'{step[0]} on '
                 f'items and new patterns, {rows}.'),
         because('C09', 'tab-changed', f'{unless(all(x[1] for x in orders))}On D4, {rows}, ascending order is '
-                f'{orders[0][0]} from random and {orders[1][0]} from descending order on items and new patterns; '
-                f'without, ascending minus random order on items is {grows} of a domain.'),
+                f'{orders[0][0]} from random and {orders[1][0]} from descending order on items and new '
+                f'patterns; without, ascending minus random order on items is {grows} of a domain.'),
         because('C10', 'tab-changed', f'{unless(step[1])}On D4, {rows}, SFT minus CPT is {step[0]} on items '
                                       f'and new '
                                       'patterns.')]

@@ -142,7 +142,7 @@ def plot(
     for (split, name), ax in panels.items():
         means = dial_means(cases[(cases.domain == name) & (cases.split == split)], 'joint')
         for kind in COLUMNS:
-            line, thin = means.loc[kind], dict(lw=.9, ms=5 if kind == 'average' else 3)
+            line, thin = means.loc[kind], dict(ls='-', lw=.9, ms=5 if kind == 'average' else 3)
             ax.plot(line.same, line.joint, **look(kind).style | thin)
         taught = means.loc['told'].reindex([0., 1.])
         ax.plot(taught.same, taught.joint, **look('told').style | dict(ls='', ms=6))

@@ -19,9 +19,9 @@ from ..verdicts import because, contrast, contrasts, paired, power
 
 # %% ../../nbs/experiments/490_why.ipynb #c007
 READS = ('claims', 'main', 'validation', 'order', 'rounds', 'filter', 'pareto', 'guidance', 'guidance_rounds',
-         'seeds', 'negative', 'negative_epsilon', 'baselines', 'steered', 'own_direction', 'jacobi',
-         'candidate_pool', 'density', 'leads', 'chosen_again', 'false_again', 'ranked', 'trained_more',
-         'targets_again')
+         'seeds', 'negative', 'negative_epsilon', 'baselines', 'steered', 'own_direction', 'told_dial',
+         'jacobi', 'candidate_pool', 'density', 'leads', 'chosen_again', 'false_again', 'ranked',
+         'trained_more', 'targets_again')
 SCORES = ()
 CLAIMED = ('D1', 'D2', 'D3') # domains on which the paper claims that preferences help
 LOST = ('D1', 'D2', 'D4')    # domains whose new patterns gain nothing from preferences
@@ -491,10 +491,12 @@ def serving_reasons(
     scores, # of the pages that it reads
     p,      # Page
 ) -> list:  # of `because`
-    "B07, B10 and B11: policies that are moved."
+    "B07 and B10 to B12: policies that are moved, or told where to go."
     cases = pd.concat([beside_rivals(scores, 'steered'), scores['own_direction']])
-    def both(a, b):
-        return ' and '.join(span(gaps(cases, a, b, split=x).values()) for x in ('item', 'pattern'))
+    dial = scores['told_dial'].assign(method=lambda x: 'wish ' + x.dial.map('{:g}'.format))
+    def both(a, b, column='joint', of=cases):
+        return ' and '.join(span(gaps(of, a, b, column, x).values()) for x in ('item', 'pattern'))
+    wish = [both('wish 1', 'wish 0', column, dial) for column in ('same', 'attr')]
     return [
         because('B07', 'tab-steered', 'Preferences add nothing once both are steered: the row minus SFT '
                                       'steered is '
@@ -504,7 +506,10 @@ def serving_reasons(
         because('B11', 'tab-own', f'What the policy finds, the surroundings show: its lead over the average '
                 f'is {both("hppo_steered", "probe")} where both are moved along the probe alone, and '
                 f'{both("hppo_own", "average_own")} where they are moved along the seeds\' own too, '
-                f'on items and new patterns.')]
+                f'on items and new patterns.'),
+        because('B12', 'fig-told', f'{unless(False)}The wish is heard: from the first to the second Same is '
+                f'{wish[0]} and Attr {wish[1]} on items and new patterns; what it reaches lies along '
+                f'the curve that HPPO\'s guidance scale draws, and on D3\'s new patterns below it.')]
 
 # %% ../../nbs/experiments/490_why.ipynb #w039
 def claims(

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['area', 'weighted_areas', 'drawn_areas', 'compared', 'points_of', 'by_kind', 'cell_areas', 'area_contrasts',
-           'reached_areas', 'dial_panels', 'dial_means']
+           'mean_area', 'reached_areas', 'dial_panels', 'dial_means']
 
 # %% ../nbs/212_areas.ipynb #a002
 import matplotlib.pyplot as plt
@@ -107,6 +107,8 @@ def area_contrasts(
     return [pd.DataFrame(rows) for rows in found]
 
 # %% ../nbs/212_areas.ipynb #a006
+def mean_area(points): return float(area(*(x.mean(0) for x in points))) # of `points_of`, without the patterns
+
 def reached_areas(
     cases, # per-case scores by kind and dial
     kinds, # methods
@@ -116,8 +118,7 @@ def reached_areas(
     for (split, domain), cell in cases.groupby(['split', 'domain']):
         of = by_kind(cell)
         for column in ('joint', 'attr'):
-            points = {kind: points_of(of[kind], column)[0] for kind in kinds}
-            reached = {kind: float(area(*(x.mean(0) for x in xs))) for kind, xs in points.items()}
+            reached = {kind: mean_area(points_of(of[kind], column)[0]) for kind in kinds}
             rows.append(dict(split=split, domain=domain, height=column, **reached))
     return pd.DataFrame(rows)
 

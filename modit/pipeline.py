@@ -7,8 +7,8 @@ __all__ = ['WORLD', 'MODEL', 'FIT', 'SEQUENCES', 'SAMPLER', 'FAN', 'POOL', 'ROUN
            'SFT', 'PREFERENCE', 'STAGES', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED', 'WORDS', 'HISTORY', 'Stage',
            'stored_domain', 'get_domain', 'own_folder', 'get_pool', 'get_corpus', 'numbered', 'get_model', 'table_of',
            'keep', 'working', 'make_domain_file', 'make_corpus', 'make_pretrained', 'make_cpt', 'make_sft',
-           'own_streams', 'make_pool', 'make_shard', 'make_preference', 'preference_reads', 'stages_of', 'check_stage',
-           'stage_key', 'stage_path', 'one_maker', 'make_stage', 'get_rows', 'get_history', 'get_losses',
+           'own_streams', 'make_pool', 'make_shard', 'make_preference', 'make_told', 'preference_reads', 'stages_of',
+           'check_stage', 'stage_key', 'stage_path', 'one_maker', 'make_stage', 'get_rows', 'get_history', 'get_losses',
            'long_off_policy']
 
 # %% ../nbs/220_pipeline.ipynb #c003
@@ -38,6 +38,7 @@ from .source import code_of, imports_of, stream_code
 from .store import atomic_write, fingerprint, load_arrays, runs_dir
 from .synth import load_domain, save_domain
 from .training import by_first, load_checkpoint, processes, save_checkpoint
+from .wishes import teach_wishes
 
 # %% ../nbs/220_pipeline.ipynb #c016
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def get_model(
 
 def _guided(model, s, stage, domain, other=None):
     "The model with its guide: SFT's where the score is guided, the pretrained model's where that is frozen."
-    if stage in VARIANTS and s.score_scale != 1: other = guide_of(get_model(s, 'sft', domain))
+    if 'pool' in STAGES[stage].parents and s.score_scale != 1: other = guide_of(get_model(s, 'sft', domain))
     elif stage != 'pretrained' and s.guidance_branch == 'frozen': other = get_model(s, 'pretrained')
     return guided_by(model, other)
 
@@ -186,6 +187,17 @@ def make_preference(
         keep(numbered(path, i), model, row=row)
     keep(path, run.policy, history=run.history, best=run.best)
 
+# %% ../nbs/220_pipeline.ipynb #c029u
+def make_told(
+    s,      # Settings
+    stage,  # told
+    domain, # its name
+    path,   # of the result
+):
+    "A policy that was taught two wishes."
+    sft, corpus = get_model(s, 'sft', domain), get_corpus(s, domain)
+    keep(path, teach_wishes(sft, corpus, own_streams(s), get_pool(s, domain)))
+
 # %% ../nbs/220_pipeline.ipynb #c031
 WORLD = ('seed', 'dim', 'world', 'super_patterns')
 MODEL = ('seed', 'dim', 'seq_len', 'width', 'depth', 'heads')
@@ -228,6 +240,8 @@ STAGES = dict(
     cpt_single=Stage(make_cpt, ('pretrained', 'corpus'), CPT, 'cpt'),
     sft_single=Stage(make_sft, ('cpt_single', 'corpus'), SFT, 'sft'),
     pool=Stage(make_pool, ('sft', 'corpus'), (*MODEL, 'preference_run', 'guidance_branch', *POOL), 'hppo'),
+    told=Stage(make_told, ('pool', 'sft', 'corpus'),
+               (*MODEL, 'preference_run', *ROUND, 'prefix_len', 'hppo_steps'), 'wishes'),
     **PREFERENCE)
 GENERATED = ('world', 'super_patterns') # what only the synthetic world has
 FOLDER_STAGES = {name: stage for name, stage in STAGES.items() if name != 'domain'} | dict(

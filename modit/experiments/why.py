@@ -2,10 +2,11 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'CLAIMED', 'LOST', 'run', 'points', 'percent', 'span', 'gaps', 'each', 'unless', 'shares', 'above',
-           'estimates', 'mostly', 'chance', 'paper_gap', 'bounds', 'settled', 'start_reasons', 'run_gains', 'ranks',
-           'ladder_reasons', 'purity_reasons', 'along_course', 'course_reasons', 'pool_words', 'candidate_reasons',
-           'reward_reasons', 'fan_gain', 'round_reasons', 'drift_reason', 'filter_reasons', 'oracle_reasons',
-           'measure_reasons', 'unseen_leads', 'rival_reasons', 'serving_reasons', 'claims', 'table', 'plot']
+           'estimates', 'mostly', 'chance', 'paper_gap', 'bounds', 'settled', 'start_reasons', 'order_reasons',
+           'run_gains', 'ranks', 'ladder_reasons', 'purity_reasons', 'along_course', 'course_reasons', 'pool_words',
+           'candidate_reasons', 'reward_reasons', 'fan_gain', 'round_reasons', 'drift_reason', 'filter_reasons',
+           'oracle_reasons', 'measure_reasons', 'unseen_leads', 'rival_reasons', 'serving_reasons', 'claims', 'table',
+           'plot']
 
 # %% ../../nbs/experiments/490_why.ipynb #c004
 import numpy as np
@@ -101,40 +102,53 @@ def settled(cases, a, b, s): # of one domain: the difference on each split in wo
     rows = contrast(cases, a, b, s)
     return ' and '.join(map(bounds, rows.itertuples())), bool((rows.verdict == 'holds').all())
 
+def _of_d4(scores): # what was scored there, with what was trained on as many rows as D1 has
+    main = with_hppo(scores['main'], scores['validation'])
+    return pd.concat([main, scores['trained_more']]).query('domain == "D4"')
+
+def _more_rows(p): # how many that is
+    counts = dict(zip(p.s.domains, p.s.train_rows, strict=True))
+    return f'given as many training rows as D1 ({counts.get("D1")} for {counts["D4"]})'
+
 # %% ../../nbs/experiments/490_why.ipynb #w020s1
 def start_reasons(
     scores, # of the pages that it reads
     p,      # Page
 ) -> list:  # of `because`
-    "C02, C07, C09 and C10: what D4 lacks."
-    main, more = with_hppo(scores['main'], scores['validation']), scores['trained_more']
-    d4 = pd.concat([main, more]).query('domain == "D4"')
+    "C02 and C07: what D4 lacks."
+    main, d4 = with_hppo(scores['main'], scores['validation']), _of_d4(scores)
     if not len(d4): return []
     attr, same = (points(*gaps(d4, 'sft', 'average', x).values()) for x in ('attr', 'same'))
     step = settled(d4, 'rows sft', 'rows cpt', p.s)
     mixed = settled(pd.concat([d4, scores['steered']]).query('domain == "D4"'), 'sft_steered', 'average', p.s)
-    counts = {d: p.s.of('train_rows', d) for d in p.domains}
-    rows = f'given as many training rows as D1 ({counts.get("D1")} for {counts["D4"]})'
     new = span([x for d in LOST for x in gaps(main, 'hppo', 'sft', split='pattern', only=[d]).values()])
-    orders = [settled(d4, 'rows sft', f'rows {order}', p.s) for order in ('random', 'descending')]
-    worth = gaps(scores['order'], 'ascending', 'random')
-    grows = ', '.join(f'{points(worth[d])} at {counts[d]} rows' for d in sorted(worth, key=counts.get))
     return [
         because('C02', 'tab-steered', f'{unless(mixed[1])}On D4 SFT adds {attr} points of Attr to the '
-                                      f'average and '
-                f'changes Same by {same}: too far. Served between the two and moved along the probe, as '
-                f'validation '
-                f'chooses, it is {mixed[0]} from the average in Joint on items and new patterns.'),
+                f'average and changes Same by {same}: too far. Served between the two and moved along the '
+                f'probe, as validation chooses, it is {mixed[0]} from the average in Joint on items and new '
+                f'patterns.'),
         because('C07', 'tab-changed', f'{unless(step[1])}Two steps are missing: from SFT to HPPO on the new '
-                                      f'patterns of '
-                f'{", ".join(LOST)} ({new}; see C04), and from CPT to SFT on D4, where SFT minus CPT is '
-                f'{step[0]} on '
-                f'items and new patterns, {rows}.'),
-        because('C09', 'tab-changed', f'{unless(all(x[1] for x in orders))}On D4, {rows}, ascending order is '
+                f'patterns of {", ".join(LOST)} ({new}; see C04), and from CPT to SFT on D4, where SFT minus '
+                f'CPT is {step[0]} on items and new patterns, {_more_rows(p)}.')]
+
+# %% ../../nbs/experiments/490_why.ipynb #w020s4
+def order_reasons(
+    scores, # of the pages that it reads
+    p,      # Page
+) -> list:  # of `because`
+    "C09 and C10: the lesson of order on D4."
+    d4 = _of_d4(scores)
+    if not len(d4): return []
+    step, rows = settled(d4, 'rows sft', 'rows cpt', p.s), f'On D4, {_more_rows(p)}'
+    orders = [settled(d4, 'rows sft', f'rows {order}', p.s) for order in ('random', 'descending')]
+    worth = gaps(scores['order'], 'ascending', 'random')
+    counts = dict(zip(p.s.domains, p.s.train_rows, strict=True))
+    grows = ', '.join(f'{points(worth[d])} at {counts[d]} rows' for d in sorted(worth, key=counts.get))
+    return [
+        because('C09', 'tab-changed', f'{unless(all(x[1] for x in orders))}{rows}, ascending order is '
                 f'{orders[0][0]} from random and {orders[1][0]} from descending order on items and new '
                 f'patterns; without, ascending minus random order on items is {grows} of a domain.'),
-        because('C10', 'tab-changed', f'{unless(step[1])}On D4, {rows}, SFT minus CPT is {step[0]} on items '
-                                      f'and new '
+        because('C10', 'tab-changed', f'{unless(step[1])}{rows}, SFT minus CPT is {step[0]} on items and new '
                                       'patterns.')]
 
 # %% ../../nbs/experiments/490_why.ipynb #w022
@@ -496,7 +510,7 @@ def serving_reasons(
     dial = scores['told_dial'].assign(method=lambda x: 'wish ' + x.dial.map('{:g}'.format))
     def both(a, b, column='joint', of=cases):
         return ' and '.join(span(gaps(of, a, b, column, x).values()) for x in ('item', 'pattern'))
-    wish = [both('wish 1', 'wish 0', column, dial) for column in ('same', 'attr')]
+    wish = [both('wish 1', 'wish 0', column, dial) for column in ('same', 'attr', 'joint')]
     return [
         because('B07', 'tab-steered', 'Preferences add nothing once both are steered: the row minus SFT '
                                       'steered is '
@@ -508,8 +522,7 @@ def serving_reasons(
                 f'{both("hppo_own", "average_own")} where they are moved along the seeds\' own too, '
                 f'on items and new patterns.'),
         because('B12', 'fig-told', f'{unless(False)}The wish is heard: from the first to the second Same is '
-                f'{wish[0]} and Attr {wish[1]} on items and new patterns; what it reaches lies along '
-                f'the curve that HPPO\'s guidance scale draws, and on D3\'s new patterns below it.')]
+                f'{wish[0]}, Attr {wish[1]} and Joint {wish[2]} on items and new patterns.')]
 
 # %% ../../nbs/experiments/490_why.ipynb #w039
 def claims(
@@ -517,8 +530,9 @@ def claims(
     p,      # Page
 ) -> list:  # of `because`
     "Every reason that there is."
-    parts = (start_reasons, ladder_reasons, purity_reasons, course_reasons, candidate_reasons, reward_reasons,
-             round_reasons, filter_reasons, oracle_reasons, measure_reasons, rival_reasons, serving_reasons)
+    parts = (start_reasons, order_reasons, ladder_reasons, purity_reasons, course_reasons, candidate_reasons,
+             reward_reasons, round_reasons, filter_reasons, oracle_reasons, measure_reasons, rival_reasons,
+             serving_reasons)
     return sorted((row for part in parts for row in part(scores, p)), key=lambda row: row['id'])
 
 # %% ../../nbs/experiments/490_why.ipynb #w040

@@ -7,9 +7,9 @@ __all__ = ['WORLD', 'MODEL', 'FIT', 'SEQUENCES', 'SAMPLER', 'FAN', 'POOL', 'ROUN
            'SFT', 'PREFERENCE', 'STAGES', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED', 'WORDS', 'HISTORY', 'Stage',
            'stored_domain', 'get_domain', 'own_folder', 'get_pool', 'get_corpus', 'numbered', 'get_model', 'table_of',
            'keep', 'working', 'make_domain_file', 'make_corpus', 'make_pretrained', 'make_cpt', 'make_sft',
-           'own_streams', 'make_pool', 'make_shard', 'make_preference', 'make_told', 'preference_reads', 'stages_of',
-           'check_stage', 'stage_key', 'stage_path', 'one_maker', 'make_stage', 'get_rows', 'get_history', 'get_losses',
-           'long_off_policy']
+           'own_streams', 'make_pool', 'make_shard', 'keep_run', 'make_preference', 'make_told', 'make_fewer',
+           'preference_reads', 'stages_of', 'check_stage', 'stage_key', 'stage_path', 'one_maker', 'make_stage',
+           'get_rows', 'get_history', 'get_losses', 'long_off_policy']
 
 # %% ../nbs/220_pipeline.ipynb #c003
 import shutil
@@ -24,6 +24,7 @@ import pandas as pd
 from .candidates import Pool
 from .cpt import continue_pretraining
 from .crossing import synthetic_domain, world_constants
+from .fewer import prefer_fewer
 from .flow import guide_of, guided_by
 from .folder import find_folder, raw_sessions
 from .hppo import VARIANTS, labelled_pool, prefer
@@ -166,6 +167,16 @@ def make_pool(
 
 def make_shard(s, domain, **shards): make_pool(s, 'pool', domain, stage_path(s, 'pool', domain), **shards)
 
+# %% ../nbs/220_pipeline.ipynb #c028k
+def keep_run(
+    path, # of the result
+    run,  # Run
+):
+    "Write every checkpoint of a preference run, and the policy that validation prefers."
+    for i, (model, row) in enumerate(zip(run.checkpoints, run.history, strict=True)):
+        keep(numbered(path, i), model, row=row)
+    keep(path, run.policy, history=run.history, best=run.best)
+
 # %% ../nbs/220_pipeline.ipynb #c029
 def _take_over(other, folder): # the rounds of a stored run, if it is there, into a working folder
     rounds = len(load_arrays(other)[1]['history']) if other.exists() else 0
@@ -182,10 +193,7 @@ def make_preference(
     variant, sft, corpus = VARIANTS[stage], get_model(s, 'sft', domain), get_corpus(s, domain)
     other = stage_path(s, variant.extends, domain) if variant.extends else None
     if other: by_first(partial(_take_over, other, working(path)))
-    run = prefer(sft, corpus, own_streams(s), get_pool(s, domain), variant, working(path))
-    for i, (model, row) in enumerate(zip(run.checkpoints, run.history, strict=True)):
-        keep(numbered(path, i), model, row=row)
-    keep(path, run.policy, history=run.history, best=run.best)
+    keep_run(path, prefer(sft, corpus, own_streams(s), get_pool(s, domain), variant, working(path)))
 
 # %% ../nbs/220_pipeline.ipynb #c029u
 def make_told(
@@ -197,6 +205,17 @@ def make_told(
     "A policy that was taught two wishes."
     sft, corpus = get_model(s, 'sft', domain), get_corpus(s, domain)
     keep(path, teach_wishes(sft, corpus, own_streams(s), get_pool(s, domain)))
+
+# %% ../nbs/220_pipeline.ipynb #c029w
+def make_fewer(
+    s,      # Settings
+    stage,  # fewer
+    domain, # its name
+    path,   # of the result
+):
+    "An off-policy round on as many cases of fewer patterns."
+    sft, corpus = get_model(s, 'sft', domain), get_corpus(s, domain)
+    keep_run(path, prefer_fewer(sft, corpus, own_streams(s), get_pool(s, domain)))
 
 # %% ../nbs/220_pipeline.ipynb #c031
 WORLD = ('seed', 'dim', 'world', 'super_patterns')
@@ -242,6 +261,7 @@ STAGES = dict(
     pool=Stage(make_pool, ('sft', 'corpus'), (*MODEL, 'preference_run', 'guidance_branch', *POOL), 'hppo'),
     told=Stage(make_told, ('pool', 'sft', 'corpus'),
                (*MODEL, 'preference_run', *ROUND, 'prefix_len', 'hppo_steps'), 'wishes'),
+    fewer=Stage(make_fewer, ('pool', 'sft', 'corpus'), preference_reads(VARIANTS['off_policy']), 'fewer'),
     **PREFERENCE)
 GENERATED = ('world', 'super_patterns') # what only the synthetic world has
 FOLDER_STAGES = {name: stage for name, stage in STAGES.items() if name != 'domain'} | dict(

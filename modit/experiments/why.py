@@ -3,10 +3,10 @@
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'CLAIMED', 'LOST', 'run', 'points', 'percent', 'span', 'gaps', 'each', 'unless', 'shares', 'above',
            'estimates', 'mostly', 'chance', 'paper_gap', 'bounds', 'settled', 'start_reasons', 'order_reasons',
-           'run_gains', 'ranks', 'ladder_reasons', 'purity_reasons', 'along_course', 'course_reasons', 'pool_words',
-           'candidate_reasons', 'reward_reasons', 'fan_gain', 'round_reasons', 'drift_reason', 'filter_reasons',
-           'oracle_reasons', 'measure_reasons', 'unseen_leads', 'rival_reasons', 'serving_reasons', 'claims', 'table',
-           'plot']
+           'run_gains', 'ranks', 'case_reasons', 'ladder_reasons', 'purity_reasons', 'along_course', 'course_reasons',
+           'pool_words', 'candidate_reasons', 'reward_reasons', 'fan_gain', 'round_reasons', 'drift_reason',
+           'filter_reasons', 'oracle_reasons', 'measure_reasons', 'unseen_leads', 'rival_reasons', 'serving_reasons',
+           'claims', 'table', 'plot']
 
 # %% ../../nbs/experiments/490_why.ipynb #c004
 import numpy as np
@@ -22,7 +22,7 @@ from ..verdicts import because, contrast, contrasts, paired, power
 READS = ('claims', 'main', 'validation', 'order', 'rounds', 'filter', 'pareto', 'guidance', 'guidance_rounds',
          'seeds', 'negative', 'negative_epsilon', 'baselines', 'steered', 'own_direction', 'told_dial',
          'jacobi', 'candidate_pool', 'density', 'leads', 'chosen_again', 'false_again', 'ranked',
-         'trained_more', 'targets_again')
+         'trained_more', 'targets_again', 'labelled')
 SCORES = ()
 CLAIMED = ('D1', 'D2', 'D3') # domains on which the paper claims that preferences help
 LOST = ('D1', 'D2', 'D4')    # domains whose new patterns gain nothing from preferences
@@ -172,6 +172,35 @@ def ranks(
     told = f'of the pairs of trained cases the policy ranks rightly {words} (beyond noise on {clear})'
     return told, len(fell) > len(new)/2
 
+# %% ../../nbs/experiments/490_why.ipynb #w0231
+def _taught(scores, s): # what three times the cases add to a round, and all patterns in place of fewer
+    rows = pd.concat([scores['main'], scores['labelled']])
+    pairs = dict(cases=('thrice', 'off_policy'), patterns=('off_policy', 'fewer'))
+    return {name: contrast(rows, *pair, s) for name, pair in pairs.items()}
+
+def _of_lost(found): # on the new patterns that gain nothing: words, and whether either explains it
+    lost = {name: x.query('domain in @LOST and split == "pattern"') for name, x in found.items()}
+    def cells(x):
+        beyond = ', '.join(x.domain[x.verdict != 'within noise']) or 'none'
+        return f'{each(zip(x.domain, x.estimate, strict=True))} (beyond noise: {beyond})'
+    told = (f'new patterns gain {cells(lost["cases"])} by three times the cases and '
+            f'{cells(lost["patterns"])} by all patterns in place of fewer')
+    return told, any(mostly(x.verdict == 'holds') for x in lost.values())
+def case_reasons(
+    scores, # of the pages that it reads
+    p,      # Page
+) -> list:  # of `because`
+    "B13 and B14: three times the cases, and fewer patterns."
+    found = _taught(scores, p.s)
+    new, items = (found['cases'].query(f'split == "{x}"').estimate for x in ('pattern', 'item'))
+    rows = found['patterns'].query('split == "pattern"')
+    said = f'the number of patterns adds {span(rows.estimate)} there'
+    return [
+        because('B13', 'tab-labelled', f'{unless(mostly(rows.verdict == "holds"))}Cases add {span(items)} on '
+                                       f'items and {span(new)} on new patterns, and {said}.'),
+        because('B14', 'tab-labelled', f'Power: a point would be seen with a chance of '
+                                       f'{span(chance(rows, .01), percent)}; {said}.')]
+
 # %% ../../nbs/experiments/490_why.ipynb #w023
 def ladder_reasons(
     scores, # of the pages that it reads
@@ -179,7 +208,8 @@ def ladder_reasons(
 ) -> list:  # of `because`
     "C04, C11, C22 and C29: patterns that were trained on, and others."
     seeds, long, course = scores['seeds'], scores['negative'], scores['pareto']
-    learned, fell = ranks(scores['ranked'], LOST)
+    (learned, fell), (more, teaches) = ranks(scores['ranked'], LOST), _of_lost(_taught(scores, p.s))
+    begin = unless(fell or teaches)
     luck = each(estimates(shares(scores['leads'].query('pool == "hybrid"'), 'second', 'first')), percent)
     luck = f'of a winner\'s lead {luck} survives a second look (tab-lead)'
     items, there = run_gains(seeds, 'item'), run_gains(seeds, 'pattern', LOST)
@@ -187,13 +217,12 @@ def ladder_reasons(
     early, late = (each(along_course(course, 'joint', 'pattern', at, LOST)) for at in (.5, 3))
     kept, lost = (each(gaps(long, 'long', 'sft', split=x)) for x in ('item', 'pattern'))
     return [
-        because('C04', 'tab-ranked', f'{unless(fell)}New patterns of {", ".join(LOST)}: {learned}; {runs} '
-                                     f'(fig-seed); {luck}.'),
-        because('C11', 'tab-ranked', f'{unless(fell)}New patterns of {", ".join(LOST)}: {learned}; their '
-                                     f'Joint is {early} '
-                                     f'after half a pass and {late} after three (fig-drift); {luck}.'),
-        because('C22', 'tab-ranked', f'{unless(fell)}No run is an exception: {runs}, on the new patterns of '
-                                     f'{", ".join(LOST)}; {learned}.'),
+        because('C04', 'tab-labelled', f'{begin}Here {more}; {learned} (tab-ranked); '
+                                       f'{runs} (fig-seed); {luck}.'),
+        because('C11', 'tab-labelled', f'{begin}Here {more}; {learned} (tab-ranked); their Joint is '
+                                       f'{early} after half a pass and {late} after three (fig-drift).'),
+        because('C22', 'tab-labelled', f'{begin}No run is an exception: {runs}, on the new patterns of '
+                                       f'{", ".join(LOST)}; {more}.'),
         because('C29', 'tab-negative', f'Long training overfits patterns, not cases: Joint is {kept} on '
                                      f'held-out items and {lost} on new patterns; {learned} (tab-ranked).')]
 
@@ -530,9 +559,9 @@ def claims(
     p,      # Page
 ) -> list:  # of `because`
     "Every reason that there is."
-    parts = (start_reasons, order_reasons, ladder_reasons, purity_reasons, course_reasons, candidate_reasons,
-             reward_reasons, round_reasons, filter_reasons, oracle_reasons, measure_reasons, rival_reasons,
-             serving_reasons)
+    parts = (start_reasons, order_reasons, ladder_reasons, case_reasons, purity_reasons, course_reasons,
+             candidate_reasons, reward_reasons, round_reasons, filter_reasons, oracle_reasons,
+             measure_reasons, rival_reasons, serving_reasons)
     return sorted((row for part in parts for row in part(scores, p)), key=lambda row: row['id'])
 
 # %% ../../nbs/experiments/490_why.ipynb #w040

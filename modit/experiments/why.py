@@ -54,6 +54,10 @@ def gaps(
     means = (rows.a - rows.b).groupby(rows.domain).mean()
     return {d: x for d, x in means.items() if only is None or d in only}
 
+def _both(cases, a, b, column='joint'): # the differences on both splits, in words
+    splits = [gaps(cases, a, b, column, x).values() for x in ('item', 'pattern')]
+    return ' and '.join(map(span, splits))
+
 def each(found, words=points): return ', '.join(f'{words(x)} on {d}' for d, x in dict(found).items())
 def unless(held): return '' if held else 'Not explained. ' # what was tried follows
 
@@ -178,14 +182,14 @@ def _taught(scores, s): # what three times the cases add to a round, and all pat
     pairs = dict(cases=('thrice', 'off_policy'), patterns=('off_policy', 'fewer'))
     return {name: contrast(rows, *pair, s) for name, pair in pairs.items()}
 
+def _beyond(x): return ', '.join(x.domain[x.verdict != 'within noise']) or 'none'
+def _gained(x): return f'{each(zip(x.domain, x.estimate, strict=True))} (beyond noise: {_beyond(x)})'
+
 def _of_lost(found): # on the new patterns that gain nothing: words, and whether either explains it
-    lost = {name: x.query('domain in @LOST and split == "pattern"') for name, x in found.items()}
-    def cells(x):
-        beyond = ', '.join(x.domain[x.verdict != 'within noise']) or 'none'
-        return f'{each(zip(x.domain, x.estimate, strict=True))} (beyond noise: {beyond})'
-    told = (f'new patterns gain {cells(lost["cases"])} by three times the cases and '
-            f'{cells(lost["patterns"])} by all patterns in place of fewer')
-    return told, any(mostly(x.verdict == 'holds') for x in lost.values())
+    lost = [x.query('domain in @LOST and split == "pattern"') for x in found.values()]
+    told = 'new patterns gain {} by three times the cases and {} by all patterns in place of fewer'
+    return told.format(*map(_gained, lost)), any(mostly(x.verdict == 'holds') for x in lost)
+
 def case_reasons(
     scores, # of the pages that it reads
     p,      # Page
@@ -506,8 +510,6 @@ def rival_reasons(
 ) -> list:  # of `because`
     "B01 to B04 and B09: beside simpler methods."
     cases = beside_rivals(scores, 'steered', rivals=('probe', 'ridge_map', 'rocchio'))
-    def both(a, b, column='joint'):
-        return ' and '.join(span(gaps(cases, a, b, column, x).values()) for x in ('item', 'pattern'))
     noise, items = {}, gaps(cases, 'hppo', 'sft')
     for rival in ('rocchio', 'ridge_map'):
         rows = contrast(cases, 'hppo', rival, p.s).query('verdict == "within noise"')
@@ -518,15 +520,15 @@ def rival_reasons(
     jacobi = pd.concat([contrast(scores['jacobi'], 'endpoint', m, p.s) for m in kinds])
     return [
         because('B01', 'tab-steered', f'One direction does it: SFT moved along the probe is '
-                                      f'{both("sft_steered", "hppo")} '
-                f'from HPPO and {both("sft_steered", "probe")} from the probe, on items and new patterns.'),
+                f'{_both(cases, "sft_steered", "hppo")} from HPPO and '
+                f'{_both(cases, "sft_steered", "probe")} from the probe, on items and new patterns.'),
         because('B02', 'fig-baselines', noise['rocchio']),
         because('B03', 'fig-baselines', noise['ridge_map']),
         because('B04', 'tab-jacobi', f'The default is not the best one: it differs from the others by '
                 f'{span(jacobi.estimate)}; a point would be seen with a chance of '
                 f'{span(chance(jacobi, .01), percent)}.'),
-        because('B09', 'tab-main', f'HPPO pays for Joint with Same: {both("hppo", "sft")} and '
-                                   f'{both("hppo", "sft", "same")} '
+        because('B09', 'tab-main', f'HPPO pays for Joint with Same: {_both(cases, "hppo", "sft")} and '
+                                   f'{_both(cases, "hppo", "sft", "same")} '
                                    'over SFT on items and new patterns, where there is little to pay with.')]
 
 # %% ../../nbs/experiments/490_why.ipynb #w038s
@@ -537,18 +539,16 @@ def serving_reasons(
     "B07 and B10 to B12: policies that are moved, or told where to go."
     cases = pd.concat([beside_rivals(scores, 'steered'), scores['own_direction']])
     dial = scores['told_dial'].assign(method=lambda x: 'wish ' + x.dial.map('{:g}'.format))
-    def both(a, b, column='joint', of=cases):
-        return ' and '.join(span(gaps(of, a, b, column, x).values()) for x in ('item', 'pattern'))
-    wish = [both('wish 1', 'wish 0', column, dial) for column in ('same', 'attr', 'joint')]
+    wish = [_both(dial, 'wish 1', 'wish 0', column) for column in ('same', 'attr', 'joint')]
     return [
         because('B07', 'tab-steered', 'Preferences add nothing once both are steered: the row minus SFT '
                                       'steered is '
-                                      f'{both("hppo_all_steered", "sft_steered")} on items and new '
+                                      f'{_both(cases, "hppo_all_steered", "sft_steered")} on items and new '
                                       f'patterns.'),
         because('B10', 'fig-own', unseen_leads(cases, 'hppo_own', ('probe', 'ridge_map'), p)),
         because('B11', 'tab-own', f'What the policy finds, the surroundings show: its lead over the average '
-                f'is {both("hppo_steered", "probe")} where both are moved along the probe alone, and '
-                f'{both("hppo_own", "average_own")} where they are moved along the seeds\' own too, '
+                f'is {_both(cases, "hppo_steered", "probe")} where both are moved along the probe alone, and '
+                f'{_both(cases, "hppo_own", "average_own")} where they are moved along the seeds\' own too, '
                 f'on items and new patterns.'),
         because('B12', 'fig-told', f'{unless(False)}The wish is heard: from the first to the second Same is '
                 f'{wish[0]}, Attr {wish[1]} and Joint {wish[2]} on items and new patterns.')]

@@ -19,7 +19,7 @@ from .flow import flow_loss, generate, guided_by, sample_time
 from .hppo import implicit_scores
 from .model import new_model
 from .pretrain import continuation_loss, continuation_rows
-from .report import processor
+from .report import kernels
 from .retrieval import VectorIndex
 from .retriever import Retriever, filled_up, make_catalogue, settings_alone
 from .settings import load_settings
@@ -213,5 +213,5 @@ def bench(
     values = rows.groupby('what', sort=False).value
     found = dict(value=values.median(), low=values.min(), high=values.max())
     table = rows[['what', 'aim']].drop_duplicates().assign(**{name: x.values for name, x in found.items()})
-    table = table.assign(processor=processor()['processor'])
+    table = table.assign(processor=kernels()['processor'])
     return table[['what', *found, 'aim', 'processor']]

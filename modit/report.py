@@ -7,7 +7,7 @@ __all__ = ['LOOK', 'BLACK', 'ORANGE', 'SKY', 'GREEN', 'YELLOW', 'BLUE', 'VERMILL
            'METHODS', 'VERDICTS', 'NOT_RUN', 'PERCENT', 'PACKAGES', 'figures_dir', 'write_cases', 'read_cases', 'Look',
            'look', 'marked', 'ring', 'whisker', 'legend_of', 'save_figure', 'in_percent', 'Table', 'write_table',
            'read_reported', 'side_by_side', 'by_method', 'against_paper', 'best_variants', 'with_hppo', 'beside_rivals',
-           'locked', 'processor', 'update_manifest']
+           'locked', 'kernels', 'update_manifest']
 
 # %% ../nbs/200_report.ipynb #c002
 import gzip, io, json, platform, resource, time, zlib
@@ -407,7 +407,7 @@ def locked():
         yield
 
 # %% ../nbs/200_report.ipynb #c057b
-def processor() -> dict: # processor, torch, blas
+def kernels() -> dict: # processor, torch, blas
     "The processor, and the instruction sets that torch and each product library chose on it."
     info = Path('/proc/cpuinfo')
     lines = info.read_text().splitlines() if info.exists() else []
@@ -431,7 +431,7 @@ def update_manifest(
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss//1024
     entry = dict(python=platform.python_version(), machine=platform.machine())
     entry |= dict(settings=fingerprint(asdict(s)), seconds=round(time.time() - began, 1), peak_mb=peak)
-    entry |= dict(kernels=processor(), packages={p: version(p) for p in PACKAGES})
+    entry |= dict(kernels=kernels(), packages={p: version(p) for p in PACKAGES})
     with locked():
         manifest = json.loads(path.read_text()) if path.exists() else {}
         atomic_write(path, json.dumps(manifest | {name: entry}, indent=1, sort_keys=True) + '\n')

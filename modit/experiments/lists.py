@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'SHOWN', 'MARKS', 'item_names', 'answers', 'marked_items', 'first_lists', 'by_rank', 'one_cell',
-           'run', 'in_words', 'side_by_side', 'table', 'draw_ranks', 'plot', 'claims']
+           'run', 'in_words', 'beside_seeds', 'table', 'draw_ranks', 'plot', 'claims']
 
 # %% ../../nbs/experiments/485_lists.ipynb #c004
 import matplotlib.pyplot as plt
@@ -128,7 +128,7 @@ def in_words(
     return f'{MARKS[item.attr, item.same]} {name[:40]}'
 
 # %% ../../nbs/experiments/485_lists.ipynb #c019
-def side_by_side(
+def beside_seeds(
     lists,      # of one case
     first:int,  # ranks
 ) -> pd.DataFrame: # rank, seeds, average, probe, hppo
@@ -147,7 +147,7 @@ def table(
     "The first case of every cell, list beside list (tab:lists, ours)."
     parts = []
     for (domain, split), lists in scores['lists'].groupby(['domain', 'split'], sort=False):
-        shown = side_by_side(lists, p.first)
+        shown = beside_seeds(lists, p.first)
         shown.insert(0, 'split', split)
         shown.insert(0, 'domain', domain)
         parts.append(shown)

@@ -3,10 +3,10 @@
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'CLAIMED', 'LOST', 'run', 'points', 'percent', 'span', 'gaps', 'each', 'unless', 'shares', 'above',
            'estimates', 'mostly', 'chance', 'paper_gap', 'bounds', 'settled', 'start_reasons', 'order_reasons',
-           'run_gains', 'ranks', 'case_reasons', 'ladder_reasons', 'purity_reasons', 'along_course', 'course_reasons',
-           'pool_words', 'candidate_reasons', 'reward_reasons', 'fan_gain', 'round_reasons', 'drift_reason',
-           'filter_reasons', 'oracle_reasons', 'measure_reasons', 'unseen_leads', 'rival_reasons', 'serving_reasons',
-           'claims', 'table', 'plot']
+           'run_gains', 'ranks', 'whose', 'case_reasons', 'ladder_reasons', 'purity_reasons', 'along_course',
+           'course_reasons', 'pool_words', 'candidate_reasons', 'reward_reasons', 'fan_gain', 'round_reasons',
+           'drift_reason', 'filter_reasons', 'oracle_reasons', 'measure_reasons', 'unseen_leads', 'rival_reasons',
+           'serving_reasons', 'claims', 'table', 'plot']
 
 # %% ../../nbs/experiments/490_why.ipynb #c004
 import numpy as np
@@ -14,6 +14,7 @@ import pandas as pd
 from scipy.stats import norm
 
 from ..density import ranking_scores
+from ..fewer import by_lot
 from ..report import beside_rivals, look, read_reported, with_hppo
 from ..stats import ratio_interval
 from ..verdicts import because, contrast, contrasts, paired, power
@@ -176,19 +177,26 @@ def ranks(
     told = f'of the pairs of trained cases the policy ranks rightly {words} (beyond noise on {clear})'
     return told, len(fell) > len(new)/2
 
+# %% ../../nbs/experiments/490_why.ipynb #w0230
+def _beyond(x): return ', '.join(x.domain[x.verdict != 'within noise']) or 'none'
+
+def whose(
+    scores, # of 320_main and 475_labelled
+    only,   # domains
+) -> tuple: # words, and whether the former gain more beyond noise in most domains
+    "What patterns that a round saw gain on held-out items, and what the others do, by the second lot."
+    rows = pd.concat([scores['main'], scores['labelled']]).query('split == "item" and domain in @only')
+    rows = by_lot(rows, 'fewer_again', 'sft')
+    if not len(rows): return 'No held-out item was asked', False
+    seen, others = (each(zip(rows.domain, rows[x], strict=True)) for x in ('seen', 'others'))
+    words = f'On held-out items patterns that a round saw gain {seen}, the others {others}'
+    return f'{words} (apart beyond noise: {_beyond(rows)}; tab-lot)', mostly(rows.verdict == 'holds')
+
 # %% ../../nbs/experiments/490_why.ipynb #w0231
 def _taught(scores, s): # what three times the cases add to a round, and all patterns in place of fewer
     rows = pd.concat([scores['main'], scores['labelled']])
     pairs = dict(cases=('thrice', 'off_policy'), patterns=('off_policy', 'fewer'))
     return {name: contrast(rows, *pair, s) for name, pair in pairs.items()}
-
-def _beyond(x): return ', '.join(x.domain[x.verdict != 'within noise']) or 'none'
-def _gained(x): return f'{each(zip(x.domain, x.estimate, strict=True))} (beyond noise: {_beyond(x)})'
-
-def _of_lost(found): # on the new patterns that gain nothing: words, and whether either explains it
-    lost = [x.query('domain in @LOST and split == "pattern"') for x in found.values()]
-    told = 'new patterns gain {} by three times the cases and {} by all patterns in place of fewer'
-    return told.format(*map(_gained, lost)), any(mostly(x.verdict == 'holds') for x in lost)
 
 def case_reasons(
     scores, # of the pages that it reads
@@ -198,12 +206,15 @@ def case_reasons(
     found = _taught(scores, p.s)
     new, items = (found['cases'].query(f'split == "{x}"').estimate for x in ('pattern', 'item'))
     rows = found['patterns'].query('split == "pattern"')
-    said = f'the number of patterns adds {span(rows.estimate)} there'
+    said = f'all patterns in place of a third change new ones by {span(rows.estimate)}'
+    start = pd.concat([scores['main'], scores['labelled']])
+    gained = gaps(start, 'off_policy', 'sft', split='pattern', only=LOST)
     return [
         because('B13', 'tab-labelled', f'{unless(mostly(rows.verdict == "holds"))}Cases add {span(items)} on '
-                                       f'items and {span(new)} on new patterns, and {said}.'),
-        because('B14', 'tab-labelled', f'Power: a point would be seen with a chance of '
-                                       f'{span(chance(rows, .01), percent)}; {said}.')]
+                                       f'items and {span(new)} on new patterns; {said}.'),
+        because('B14', 'tab-labelled', f'Nothing is lost where nothing is gained: the round on all patterns '
+                f'adds {each(gained)} over SFT on new ones; {said}, and a point would be seen with a chance '
+                f'of {span(chance(rows, .01), percent)}.')]
 
 # %% ../../nbs/experiments/490_why.ipynb #w023
 def ladder_reasons(
@@ -212,21 +223,21 @@ def ladder_reasons(
 ) -> list:  # of `because`
     "C04, C11, C22 and C29: patterns that were trained on, and others."
     seeds, long, course = scores['seeds'], scores['negative'], scores['pareto']
-    (learned, fell), (more, teaches) = ranks(scores['ranked'], LOST), _of_lost(_taught(scores, p.s))
-    begin = unless(fell or teaches)
-    luck = each(estimates(shares(scores['leads'].query('pool == "hybrid"'), 'second', 'first')), percent)
-    luck = f'of a winner\'s lead {luck} survives a second look (tab-lead)'
+    learned, fell = ranks(scores['ranked'], LOST)
+    (told, own), (least, alone) = whose(scores, LOST), whose(scores, [d for d in LOST if d in CLAIMED])
+    more = _taught(scores, p.s)['cases'].query('domain in @LOST and split == "pattern"')
+    more = each(zip(more.domain, more.estimate, strict=True))
+    more = f'three times the cases change new ones by {more} (tab-labelled)'
     items, there = run_gains(seeds, 'item'), run_gains(seeds, 'pattern', LOST)
     runs = f'three runs gain {items} on items and {there} there'
     early, late = (each(along_course(course, 'joint', 'pattern', at, LOST)) for at in (.5, 3))
     kept, lost = (each(gaps(long, 'long', 'sft', split=x)) for x in ('item', 'pattern'))
     return [
-        because('C04', 'tab-labelled', f'{begin}Here {more}; {learned} (tab-ranked); '
-                                       f'{runs} (fig-seed); {luck}.'),
-        because('C11', 'tab-labelled', f'{begin}Here {more}; {learned} (tab-ranked); their Joint is '
-                                       f'{early} after half a pass and {late} after three (fig-drift).'),
-        because('C22', 'tab-labelled', f'{begin}No run is an exception: {runs}, on the new patterns of '
-                                       f'{", ".join(LOST)}; {more}.'),
+        because('C04', 'tab-lot', f'{unless(own)}{told}; {more}; {runs} (fig-seed).'),
+        because('C11', 'tab-lot', f'{unless(own)}{told}; {more}; their Joint is {early} after half a pass '
+                                  f'and {late} after three (fig-drift).'),
+        because('C22', 'tab-lot', f'{unless(alone)}No run is an exception: {runs}, on the new patterns of '
+                                  f'{", ".join(LOST)}. {least}.'),
         because('C29', 'tab-negative', f'Long training overfits patterns, not cases: Joint is {kept} on '
                                      f'held-out items and {lost} on new patterns; {learned} (tab-ranked).')]
 

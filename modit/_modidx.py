@@ -458,6 +458,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                  'modit/experiments/labelled.py'),
                                             'modit.experiments.labelled.plot': ( 'experiments/labelled.html#plot',
                                                                                  'modit/experiments/labelled.py'),
+                                            'modit.experiments.labelled.plot_lots': ( 'experiments/labelled.html#plot_lots',
+                                                                                      'modit/experiments/labelled.py'),
                                             'modit.experiments.labelled.redrawn': ( 'experiments/labelled.html#redrawn',
                                                                                     'modit/experiments/labelled.py'),
                                             'modit.experiments.labelled.richer': ( 'experiments/labelled.html#richer',

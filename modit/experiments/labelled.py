@@ -2,15 +2,16 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'RUNS', 'COLUMNS', 'richer', 'longer', 'redrawn', 'runs_of', 'seen_patterns', 'run', 'beside',
-           'lots', 'table', 'plot', 'claims']
+           'lots', 'table', 'plot_lots', 'plot', 'claims']
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c004
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
 from ..fewer import PART, by_lot, lot, of_fewer
 from ..pipeline import get_corpus, get_history, get_model, get_pool, own_streams
-from ..report import Table, by_method, look
+from ..report import BLACK, LIGHT, Look, Table, by_method, legend_of, look
 from ..settings import override
 from ..verdicts import contrast, contrasts, judge, split_panels
 
@@ -63,7 +64,7 @@ COLUMNS = ('sft', *RUNS)
 def beside(
     scores, # of `run`, with those of the main experiment
 ) -> pd.DataFrame: # per-case scores of COLUMNS
-    "Both runs beside what the main table has."
+    "The runs of this page beside what the main table has."
     main = scores['main']
     return pd.concat([main[main.method.isin(COLUMNS)], scores['labelled']], ignore_index=True)
 
@@ -91,15 +92,38 @@ def table(
     caption = 'Gain over SFT on held-out items of patterns that a round saw, and of the others.'
     return found | {'tab-lot': Table(rows, caption, kept[2:7])}
 
+# %% ../../nbs/experiments/475_labelled.ipynb #c023l
+def plot_lots(
+    rows, # of tab-lot, with the gain on new patterns
+):        # matplotlib Figure
+    "Gains of patterns that a round saw, of the others, and of new ones (fig-lot, ours)."
+    fig, axes = plt.subplots(1, 2, figsize=(7.5, 2.6), sharey=True)
+    named = {'Seen by the round': ('o', True), 'Not seen': ('o', False), 'New': ('x', True)}
+    shown = [Look(name, BLACK, *mark) for name, mark in named.items()]
+    for ax, (method, cell) in zip(axes, rows.groupby('method', sort=False), strict=True):
+        at = range(len(cell))
+        ax.vlines(at, 100*cell.others, 100*cell.seen, color=LIGHT)
+        for seen, column in zip(shown, ('seen', 'others', 'new'), strict=True):
+            ax.plot(at, 100*cell[column], **{**seen.style, 'ls': ''})
+        ax.axhline(0, c='0.6', lw=.8, zorder=0)
+        ax.set(xticks=at, xticklabels=cell.domain, xlim=(-.5, len(cell) - .5), title=look(method).label)
+    axes[0].set_ylabel('Joint minus SFT (points)')
+    axes[1].legend(handles=legend_of(*shown), loc='center left', bbox_to_anchor=(1, .5))
+    return fig
+
 # %% ../../nbs/experiments/475_labelled.ipynb #c023
 def plot(
     scores, # of `run`, with those of the main experiment
     p,      # Page
 ) -> dict:  # label -> Figure
-    "Joint of every run minus SFT, with intervals (fig-labelled, ours)."
+    "Joint minus SFT, by run and by lot (fig-labelled and fig-lot, ours)."
     rows = contrasts(beside(scores), [(method, 'sft') for method in RUNS], p.s)
     marks = {method: look(method) for method in RUNS}
-    return {'fig-labelled': split_panels(rows, p.domains, p.splits, 'Joint minus SFT (points)', marks)}
+    found = {'fig-labelled': split_panels(rows, p.domains, p.splits, 'Joint minus SFT (points)', marks)}
+    if set(p.splits) != {'item', 'pattern'}: return found
+    new = rows[rows.split == 'pattern'].set_index(['a', 'domain']).estimate.rename('new')
+    of_lots = table(scores, p)['tab-lot'].frame.join(new, on=['method', 'domain'])
+    return found | {'fig-lot': plot_lots(of_lots)}
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c026
 def claims(

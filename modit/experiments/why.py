@@ -211,7 +211,7 @@ def case_reasons(
     gained = gaps(start, 'off_policy', 'sft', split='pattern', only=LOST)
     return [
         because('B13', 'tab-labelled', f'{unless(mostly(rows.verdict == "holds"))}Cases add {span(items)} on '
-                                       f'items and {span(new)} on new patterns; {said}.'),
+                                       f'items and {span(new)} on new patterns.'),
         because('B14', 'tab-labelled', f'Nothing is lost where nothing is gained: the round on all patterns '
                 f'adds {each(gained)} over SFT on new ones; {said}, and a point would be seen with a chance '
                 f'of {span(chance(rows, .01), percent)}.')]
@@ -224,20 +224,23 @@ def ladder_reasons(
     "C04, C11, C22 and C29: patterns that were trained on, and others."
     seeds, long, course = scores['seeds'], scores['negative'], scores['pareto']
     learned, fell = ranks(scores['ranked'], LOST)
-    (told, own), (least, alone) = whose(scores, LOST), whose(scores, [d for d in LOST if d in CLAIMED])
+    few = [d for d in LOST if d in CLAIMED]
+    (told, own), (least, alone) = whose(scores, LOST), whose(scores, few)
     more = _taught(scores, p.s)['cases'].query('domain in @LOST and split == "pattern"')
     more = each(zip(more.domain, more.estimate, strict=True))
     more = f'three times the cases change new ones by {more} (tab-labelled)'
     items, there = run_gains(seeds, 'item'), run_gains(seeds, 'pattern', LOST)
-    runs = f'three runs gain {items} on items and {there} there'
+    runs = f'three runs gain {items} on items and {there}'
+    mine = run_gains(seeds, 'pattern', few)
     early, late = (each(along_course(course, 'joint', 'pattern', at, LOST)) for at in (.5, 3))
     kept, lost = (each(gaps(long, 'long', 'sft', split=x)) for x in ('item', 'pattern'))
     return [
-        because('C04', 'tab-lot', f'{unless(own)}{told}; {more}; {runs} (fig-seed).'),
+        because('C04', 'tab-lot', f'{unless(own)}{told}; {more}; {runs} on '
+                                  f'those of {", ".join(LOST)} (fig-seed).'),
         because('C11', 'tab-lot', f'{unless(own)}{told}; {more}; their Joint is {early} after half a pass '
                                   f'and {late} after three (fig-drift).'),
-        because('C22', 'tab-lot', f'{unless(alone)}No run is an exception: {runs}, on the new patterns of '
-                                  f'{", ".join(LOST)}. {least}.'),
+        because('C22', 'tab-lot', f'{unless(alone)}No run is an exception: they gain {mine} on the new '
+                                  f'patterns of {", ".join(few)}. {least}.'),
         because('C29', 'tab-negative', f'Long training overfits patterns, not cases: Joint is {kept} on '
                                      f'held-out items and {lost} on new patterns; {learned} (tab-ranked).')]
 

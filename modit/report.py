@@ -414,10 +414,10 @@ def kernels() -> dict: # processor, torch, blas
     info = Path('/proc/cpuinfo')
     lines = info.read_text().splitlines() if info.exists() else []
     said = [x.partition(': ')[2] for x in lines if x.split('\t')[0] in ('model name', 'cpu family', 'model')]
-    chosen = {x['internal_api']: x.get('architecture', x['version']) for x in threadpool_info()}
-    blas = {library: chosen[library] for library in sorted(chosen) if library != 'openmp'}
+    loaded = [x for x in threadpool_info() if x['internal_api'] != 'openmp']
+    blas = {f'{x["internal_api"]} {x.get("architecture", x["version"])}' for x in loaded} # may be several
     name = ' '.join(dict.fromkeys(said)) or platform.processor()
-    return dict(processor=name, torch=torch.backends.cpu.get_cpu_capability(), blas=blas)
+    return dict(processor=name, torch=torch.backends.cpu.get_cpu_capability(), blas=sorted(blas))
 
 # %% ../nbs/200_report.ipynb #c058
 PACKAGES = ('torch', 'numpy', 'pandas', 'faiss-cpu', 'scikit-learn', 'matplotlib', 'papermill', 'nbdev')

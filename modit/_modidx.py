@@ -829,7 +829,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                        'modit.experiments.why._both': ('experiments/why.html#_both', 'modit/experiments/why.py'),
                                        'modit.experiments.why._more_rows': ('experiments/why.html#_more_rows', 'modit/experiments/why.py'),
                                        'modit.experiments.why._of_d4': ('experiments/why.html#_of_d4', 'modit/experiments/why.py'),
-                                       'modit.experiments.why._taught': ('experiments/why.html#_taught', 'modit/experiments/why.py'),
                                        'modit.experiments.why.above': ('experiments/why.html#above', 'modit/experiments/why.py'),
                                        'modit.experiments.why.along_course': ( 'experiments/why.html#along_course',
                                                                                'modit/experiments/why.py'),

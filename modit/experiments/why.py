@@ -167,15 +167,14 @@ def run_gains(seeds, split, only=None): # of each independent run over SFT, a nu
 def ranks(
     ranked, # scores of 480_reasons
     only,   # domains
-) -> tuple: # words, and whether the share falls beyond noise in most domains
+) -> str:
     "Pairs that the late policy ranks rightly, of trained cases and of new patterns."
     late = ranked[(ranked.method == ranked.method.iloc[-1]) & ranked.domain.isin(only)]
     seen, new = (shares(late[late.split == x], 'right', 'pairs') for x in ('train', 'pattern'))
     words = f'{each(estimates(seen), percent)}, of new patterns {each(estimates(new), percent)}'
     fell = [d for d in new if above(seen[d], new[d])]
     clear = ", ".join(fell) or "none"
-    told = f'of the pairs of trained cases the policy ranks rightly {words} (beyond noise on {clear})'
-    return told, len(fell) > len(new)/2
+    return f'of the pairs of trained cases the policy ranks rightly {words} (beyond noise on {clear})'
 
 # %% ../../nbs/experiments/490_why.ipynb #w0230
 def _beyond(x): return ', '.join(x.domain[x.verdict != 'within noise']) or 'none'
@@ -193,21 +192,16 @@ def whose(
     return f'{words} (apart beyond noise: {_beyond(rows)}; tab-lot)', mostly(rows.verdict == 'holds')
 
 # %% ../../nbs/experiments/490_why.ipynb #w0231
-def _taught(scores, s): # what three times the cases add to a round, and all patterns in place of fewer
-    rows = pd.concat([scores['main'], scores['labelled']])
-    pairs = dict(cases=('thrice', 'off_policy'), patterns=('off_policy', 'fewer'))
-    return {name: contrast(rows, *pair, s) for name, pair in pairs.items()}
-
 def case_reasons(
     scores, # of the pages that it reads
     p,      # Page
 ) -> list:  # of `because`
     "B13 and B14: three times the cases, and fewer patterns."
-    found = _taught(scores, p.s)
-    new, items = (found['cases'].query(f'split == "{x}"').estimate for x in ('pattern', 'item'))
-    rows = found['patterns'].query('split == "pattern"')
-    said = f'all patterns in place of a third change new ones by {span(rows.estimate)}'
     start = pd.concat([scores['main'], scores['labelled']])
+    more = contrast(start, 'thrice', 'off_policy', p.s)
+    new, items = (more.query(f'split == "{x}"').estimate for x in ('pattern', 'item'))
+    rows = contrast(start, 'off_policy', 'fewer', p.s).query('split == "pattern"')
+    said = f'all patterns in place of a third change new ones by {span(rows.estimate)}'
     gained = gaps(start, 'off_policy', 'sft', split='pattern', only=LOST)
     return [
         because('B13', 'tab-labelled', f'{unless(mostly(rows.verdict == "holds"))}Cases add {span(items)} on '
@@ -223,11 +217,11 @@ def ladder_reasons(
 ) -> list:  # of `because`
     "C04, C11, C22 and C29: patterns that were trained on, and others."
     seeds, long, course = scores['seeds'], scores['negative'], scores['pareto']
-    learned, fell = ranks(scores['ranked'], LOST)
+    learned = ranks(scores['ranked'], LOST)
     few = [d for d in LOST if d in CLAIMED]
     (told, own), (least, alone) = whose(scores, LOST), whose(scores, few)
-    more = _taught(scores, p.s)['cases'].query('domain in @LOST and split == "pattern"')
-    more = each(zip(more.domain, more.estimate, strict=True))
+    start = pd.concat([scores['main'], scores['labelled']])
+    more = each(gaps(start, 'thrice', 'off_policy', split='pattern', only=LOST))
     more = f'three times the cases change new ones by {more} (tab-labelled)'
     items, there = run_gains(seeds, 'item'), run_gains(seeds, 'pattern', LOST)
     runs = f'three runs gain {items} on items and {there}'

@@ -224,11 +224,12 @@ def whisker(
 
 # %% ../nbs/200_report.ipynb #c030
 def legend_of(
-    *shown, # methods by name, or `Look`s such as those of VERDICTS
-) -> list:  # handles for `legend`
+    *shown,       # methods by name, or `Look`s such as those of VERDICTS
+    ringed=False, # is HPPO a ring around a variant
+) -> list:        # handles for `legend`
     "One entry of a legend for each, drawn as the points are."
     seen = [look(m) if isinstance(m, str) else m for m in shown]
-    styles = [_RING if x is METHODS['hppo'] else x.style for x in seen]
+    styles = [_RING if ringed and x is METHODS['hppo'] else x.style for x in seen]
     return [Line2D([], [], label=x.label, **style) for x, style in zip(seen, styles, strict=True)]
 
 # %% ../nbs/200_report.ipynb #c033

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import Collection
-from matplotlib.colors import to_rgba_array
+from matplotlib.colors import to_hex, to_rgba_array
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
@@ -185,6 +185,24 @@ def test_colours_are_the_palettes(name):
         odd = {(type(artist).__name__, *np.round(rgba, 2)) for artist, rgba in colours_of(figure)
                if not is_allowed(rgba)}
         assert not odd, f'{label}: not of the palette: {odd}'
+
+
+def mark_of(line):
+    "Shape, filling and size of a line's marks."
+    face = line.get_markerfacecolor()
+    return line.get_marker(), face if face == 'none' else to_hex(face), line.get_markersize()
+
+
+@every_page
+def test_the_legend_shows_hppo_as_it_is_drawn(name):
+    for label, figure in figures(name).items():
+        drawn = {mark_of(line) for ax in figure.axes for line in ax.get_lines()}
+        legends = [*figure.legends, *filter(None, (ax.get_legend() for ax in figure.axes))]
+        entries = [pair for x in legends for pair in zip(x.legend_handles, x.get_texts(), strict=True)]
+        called = [handle for handle, text in entries if text.get_text() == report.look('hppo').label]
+        for marker, face, size in [mark_of(handle) for handle in called if isinstance(handle, Line2D)]:
+            near = [x for *same, x in drawn if same == [marker, face] and abs(x - size) <= 2]
+            assert near, f'{label}: the legend has {marker} of {size:g} points, the picture {drawn}'
 
 
 @every_page

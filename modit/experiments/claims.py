@@ -95,7 +95,7 @@ def draw_head(
     for i, domain in enumerate(p.domains):
         ax.text((i + .5)*len(p.splits) - .5, -2.6, domain, weight='bold', ha='center', va='bottom')
     holds, noise, fails, absent = legend_of(*MARKED.values())
-    circle = legend_of('hppo')[0]
+    circle = legend_of('hppo', ringed=True)[0]
     circle.set_markeredgecolor(VERDICTS['holds'].colour)
     labels = [*MARKED, 'its cells hold, its other part fails']
     ax.legend([holds, noise, fails, absent, (circle, fails)], labels, ncols=3, loc='lower left',

@@ -128,7 +128,8 @@ def plot_curves(
         cell = cases[(cases.domain == name) & (cases.split == split)]
         draw_curves(ax, cell, column, p.s.guidance_scale)
     last = panels[p.splits[0], p.domains[-1]]
-    last.legend(handles=legend_of(*map(seen, SHOWN), 'hppo'), loc='upper left', bbox_to_anchor=(1, 1))
+    handles = legend_of(*map(seen, SHOWN), 'hppo', ringed=True)
+    last.legend(handles=handles, loc='upper left', bbox_to_anchor=(1, 1))
     return fig
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c033

@@ -200,7 +200,7 @@ def plot(
         ax.set(title=domain, xlabel='Same (%)')
         ax.margins(.12)
     axes[0, 0].set_ylabel('Joint (%)')
-    handles = legend_of(*SHOWN, 'hppo', *SPLIT_MARKS)
+    handles = legend_of(*SHOWN, 'hppo', *SPLIT_MARKS, ringed=True)
     axes[0, -1].legend(handles=handles, loc='center left', bbox_to_anchor=(1, .5))
     return {'fig-pareto': fig}
 

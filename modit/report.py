@@ -96,7 +96,7 @@ METHODS = dict(
     rocchio=Look('Rocchio', PURPLE, 'P'),
     ridge_map=Look('Ridge map', SKY, 'D'),
     probe=Look('Probe', ORANGE, 'X'),
-    pattern_direction=Look("Pattern's own direction", LIGHT, '^'),
+    pattern_direction=Look('Oracle direction', LIGHT, '^'),
     filtered=Look('Positives only', LIGHT, 'v'),
 )
 
@@ -129,16 +129,16 @@ METHODS |= dict(
     hppo_static_oracle=Look('HPPO, static oracle', VERMILLION, 's'),
     hppo_policy_oracle=Look('HPPO, policy oracle', VERMILLION, '^'),
     hppo_oracle=Look('HPPO, oracle', VERMILLION, 'D'),
-    probe_look=Look('Probe, step by look', YELLOW, 'P'),
-    sft_densest=Look('SFT, densest', SKY, 'v'),
-    sft_look=Look('SFT, best look', BLUE, 's'),
-    hppo_dials=Look('HPPO, two dials', GREEN, '^'),
-    hppo_densest=Look('HPPO, densest', GREY, 'v'),
-    hppo_look=Look('HPPO, best look', PURPLE, 's'),
-    steps_look=Look('HPPO, step by look', VERMILLION, 'D'),
-    told=Look('Told the trade', GREEN, 'P'),
-    fewer=Look('Fewer patterns', GREY, 'v'),
-    fewer_again=Look('Fewer, another lot', DARK, '<'),
+    probe_look=Look('Probe, step by labels', YELLOW, 'P'),
+    sft_densest=Look('SFT, sample by predictor', SKY, 'v'),
+    sft_look=Look('SFT, sample by labels', BLUE, 's'),
+    hppo_dials=Look('HPPO, two scales', GREEN, '^'),
+    hppo_densest=Look('HPPO, sample by predictor', GREY, 'v'),
+    hppo_look=Look('HPPO, sample by labels', PURPLE, 's'),
+    steps_look=Look('HPPO, step by labels', VERMILLION, 'D'),
+    told=Look('Conditioned policy', GREEN, 'P'),
+    fewer=Look('Random third A', GREY, 'v'),
+    fewer_again=Look('Random third B', DARK, '<'),
     longer=Look('Three times the steps', BLUE, 's'),
     thrice=Look('Three times the cases', GREEN, '^'),
     target_centroid=Look('Target centroid', BLACK, 's'),
@@ -170,8 +170,8 @@ for _name in ('sft', 'hppo', 'hppo_all'):
     METHODS[f'{_name}_scaled'] = _served(METHODS[_name], 'scaled', '^')
     METHODS[f'{_name}_steered'] = _served(METHODS[_name], 'steered', 'P')
     METHODS[f'{_name}_mixed'] = _served(METHODS[_name], 'mixed', '<')
-    METHODS[f'{_name}_own'] = _served(METHODS[_name], 'own direction', 'D')
-METHODS['average_own'] = _served(METHODS['average'], 'own direction', 'D')
+    METHODS[f'{_name}_own'] = _served(METHODS[_name], "seeds' direction", 'D')
+METHODS['average_own'] = _served(METHODS['average'], "seeds' direction", 'D')
 
 # %% ../nbs/200_report.ipynb #c021
 def look(

@@ -1,0 +1,71 @@
+"The first cell of every experiment: a question, an answer that begins with it, a number, and plain words."
+import json
+import re
+
+import pytest
+
+from conftest import EXPERIMENTS
+
+every_page = pytest.mark.parametrize('page', EXPERIMENTS, ids=lambda p: p.stem)
+
+# An answer is yes, no or partly, or begins with the thing that is asked for: none of these words.
+LEANING = set('not what to above so as whoever but it they this that these those there here such of and or '
+              'with served moved little then which who'.split())
+RIDDLES = ('dear', 'lots?', 'told', 'such as have', 'so served', 'moved so', 'so moved', 'but for',
+           'beyond noise', 'level with', 'cannot be told', 'whoever')
+
+
+def first_cell(page):
+    "The markdown under the title, links as their text alone."
+    cell = json.loads(page.read_text())['cells'][0]
+    return re.sub(r'\[([^\]]+)\]\([^)\s]+\)', r'\1', ''.join(cell['source']))
+
+
+def title(page): return first_cell(page).splitlines()[0].removeprefix('# ')
+
+
+def answers(page):
+    "Text of the paragraphs that answer, without the profile in brackets."
+    return re.findall(r'^\*\*Answer(?: \([^)]*\))?\.\*\* +(.+)$', first_cell(page), re.M)
+
+
+def printed(page):
+    "Every estimate with its interval that the page's stored outputs show."
+    shown = [''.join(output.get('data', {}).get('text/plain', ()))
+             for cell in json.loads(page.read_text())['cells'] for output in cell.get('outputs', ())]
+    number = r'([+-]?\d+\.\d+)'
+    return [tuple(map(float, found)) for text in shown
+            for found in re.findall(rf'{number} \[{number}, {number}\]', text)]
+
+
+@every_page
+def test_title_is_a_question(page):
+    assert title(page).endswith('?'), 'the title of an experiment asks what the page answers'
+
+
+@every_page
+def test_answer_comes_first_with_a_number(page):
+    found = answers(page)
+    assert found, 'a paragraph that begins with **Answer (profile mini).**'
+    for text in found:
+        start = re.match(r"[\w’'-]+", text)
+        assert start and start[0][0].isupper(), f'the answer begins with: {text[:40]}'
+        assert start[0].lower() not in LEANING, f'yes, no, partly, or the thing itself: {text[:40]}'
+        assert re.search(r'\d', re.sub(r'\b[DCB]\d+\b', '', text)), f'an answer has a number: {text[:60]}'
+
+
+@every_page
+def test_title_and_answer_are_plain(page):
+    text = ' '.join([title(page), *answers(page)]).lower()
+    assert not [words for words in RIDDLES if re.search(rf'\b{words}\b', text)]
+
+
+@every_page
+def test_intervals_of_an_answer_are_those_of_its_page(page):
+    number = r'([+−-]?\d*\.?\d+)'
+    for text in answers(page):
+        for said in re.findall(rf'{number}(?: [a-z]+| [A-Z]\w+|%)* \[{number}, {number}\]', text):
+            values = [float(x.replace('−', '-')) for x in said]
+            near = [.5*10**-len(x.partition('.')[2]) + .0051 for x in said] # both are rounded
+            assert any(all(abs(a - b) <= e for a, b, e in zip(values, row, near, strict=True))
+                       for row in printed(page)), f'{said} is in no stored output of the page'

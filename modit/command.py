@@ -11,7 +11,7 @@ import argparse, json, os, sys, time, warnings
 from contextlib import contextmanager
 from pathlib import Path
 
-from .notebooks import run_notebook, steady_environment
+from .notebooks import page_constant, run_notebook, steady_environment
 from .settings import load_settings, repo_root
 from .store import atomic_write
 from .words import check_place, check_shards, json_object, read_grid, read_seeds, wanted_stages
@@ -91,10 +91,21 @@ def _expand(a):
     print(found.to_csv(sep='\t', index=False, float_format='%.4f', lineterminator='\n'), end='')
 
 # %% ../nbs/270_command.ipynb #c031
+def _unscored(name, profile): # scores of other pages that are not there
+    folder = repo_root()/'figures'/profile/'cases'
+    read = [x for x in page_constant(name, 'READS') if x not in ('claims', 'claim-cells')]
+    return [x for x in read if not (folder/f'{x}.csv.gz').exists()]
+
 def _run(a):
     more = json_object('--parameters', a.parameters)
     own = [name for name in ('name', 'profile', 'fresh') if name in more]
     if own: raise ValueError(f'--parameters: {", ".join(own)} goes outside; use the name, --profile, --fresh')
+    load_settings(a.profile)
+    absent = _unscored(a.name, a.profile) if a.fresh and not more else ()
+    if absent:
+        from modit.page import owner_of
+        first = ', '.join(sorted(set(map(owner_of, absent))))
+        print(f'{a.name} reads scores that are not there; run first: {first}', flush=True)
     print(run_notebook(a.name, a.profile, a.fresh, **more))
 
 # %% ../nbs/270_command.ipynb #c033

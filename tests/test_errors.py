@@ -13,6 +13,7 @@ from pathlib import Path
 
 import nbformat
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from nbformat.v4 import new_code_cell, new_notebook
@@ -20,10 +21,12 @@ from tqdm import tqdm
 
 from conftest import ROOT, environment, two_at_a_time
 from modit import command
+from modit import page as pages
 from modit.command import main
 from modit.model import new_model
-from modit.notebooks import check_parameters, execute, notebook_parameters
+from modit.notebooks import check_parameters, execute, notebook_parameters, page_constant
 from modit.ordering import Corpus, draw_groups, holdout_split, pattern_pools
+from modit.page import COMMITTED, open_page, redraw_page
 from modit.retrieval import VectorIndex
 from modit.settings import load_settings
 from modit.store import atomic_write, load_arrays, save_arrays, stream
@@ -182,6 +185,49 @@ def test_a_page_that_fails_is_never_done(source, said):
         source = page(folder/'350_try.ipynb', 'k: int = 1', source, 'k')
         with pytest.raises(ValueError, match=said): execute(source, folder/'out'/'350_try.ipynb', {})
         assert not (folder/'out'/'350_try.ipynb').exists()
+
+
+@pytest.fixture
+def unscored(tmp_path, monkeypatch):
+    "Pages whose results lie in an empty folder, and what is run for them."
+    ran = []
+    def module(name): return ran.append(name) or toy_run
+    monkeypatch.setattr(pages, 'results_folder', lambda s, changed: tmp_path/s.profile)
+    monkeypatch.setattr(pages, 'import_module', module)
+    return ran
+
+
+def toy_run(p):
+    rows = pd.DataFrame(dict(domain=['D1'], split=['item'], case=[0]))
+    return {score: rows for score in page_constant(p.name, 'SCORES')}
+
+
+def test_scores_of_another_page_that_are_not_there_are_made_first(unscored, capsys):
+    for p in (open_page('pareto', profile='smoke'), open_page('pareto', profile='mini', fresh=True)):
+        for score in ('main', 'validation'): assert p.read_other(score).domain.tolist() == ['D1']
+        assert 'pareto reads main: main is run first' in capsys.readouterr().out
+    assert unscored == 2*['modit.experiments.main']
+
+
+def test_committed_scores_that_are_not_there_are_named_with_their_command(unscored):
+    with pytest.raises(FileNotFoundError, match='`modit run main --profile mini --fresh`'):
+        open_page('pareto', profile='mini').read_other('main')
+    with pytest.raises(FileNotFoundError, match='run all experiments first: `modit main paper'):
+        open_page('claims', profile='mini').read_other('claims')
+    assert not unscored
+
+
+@pytest.mark.parametrize('profile', ['smoke', 'mini'])
+def test_a_redraw_makes_no_scores_of_another_page(unscored, profile):
+    p = open_page('bootstrap', profile=profile)
+    assert not page_constant('bootstrap', 'SCORES')
+    with pytest.raises(FileNotFoundError, match='lacks main'): redraw_page(p.name, profile=profile)
+    assert not unscored
+
+
+def test_committed_profiles_are_those_with_results():
+    folders = {p.name for p in (ROOT/'figures').iterdir() if (p/'manifest.json').exists()}
+    assert set(COMMITTED) <= folders and not set(COMMITTED) & {'smoke', 'wide'}
 
 
 @pytest.mark.parametrize('name, grid, said', [

@@ -92,6 +92,13 @@ def test_a_run_writes_the_main_table(whole):
     assert {'tab-main.csv', 'tab-main.md', 'cases/main.csv.gz'} <= results(whole).keys()
 
 
+def test_one_experiment_runs_in_a_fresh_clone(tmp_path):
+    copy = copy_repository(tmp_path/'modit')
+    line = re.search(r'^\.venv/bin/modit (run .*--fresh)', (ROOT/'CONTRIBUTING.md').read_text(), re.M)[1]
+    finish(copy, *line.split())
+    assert 'run first: main' in messages(copy) and (copy/'figures'/'smoke'/'cases'/'pareto.csv.gz').exists()
+
+
 def test_a_papermill_line_by_hand_gives_the_same_files(whole):
     before, readme = results(whole), (ROOT/'README.md').read_text()
     line = re.search(r'^\.venv/bin/papermill (.*nbs/experiments/320_main\.ipynb .*)$', readme, re.M)[1]

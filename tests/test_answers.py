@@ -9,7 +9,7 @@ from conftest import EXPERIMENTS
 every_page = pytest.mark.parametrize('page', EXPERIMENTS, ids=lambda p: p.stem)
 
 # An answer is yes, no or partly, or begins with the thing that is asked for: none of these words.
-LEANING = set('not what to above so as whoever but it they this that these those there here such of and or '
+LEANING = set('not what to above so as whoever but it they this that these those there here such and or '
               'with served moved little then which who'.split())
 RIDDLES = ('dear', 'lots?', 'told', 'such as have', 'so served', 'moved so', 'so moved', 'but for',
            'beyond noise', 'level with', 'cannot be told', 'whoever')

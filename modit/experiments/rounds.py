@@ -67,6 +67,7 @@ def run(
 # %% ../../nbs/experiments/360_rounds.ipynb #c018
 def columns(p): return ('sft', *map(written, scheduled(p)), 'new cases') # of the table, in order
 
+# %% ../../nbs/experiments/360_rounds.ipynb #c018b
 def paper_rows(
     p, # Page: schedules
 ) -> pd.DataFrame: # domain, split, method, joint

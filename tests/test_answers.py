@@ -1,4 +1,4 @@
-"The first cell of every experiment: a question, an answer that begins with it, a number, and plain words."
+"How an experiment opens: a question, an answer with a number, plain words. And its links lead somewhere."
 import json
 import re
 
@@ -69,3 +69,11 @@ def test_intervals_of_an_answer_are_those_of_its_page(page):
             near = [.5*10**-len(x.partition('.')[2]) + .0051 for x in said] # both are rounded
             assert any(all(abs(a - b) <= e for a, b, e in zip(values, row, near, strict=True))
                        for row in printed(page)), f'{said} is in no stored output of the page'
+
+
+@every_page
+def test_links_of_a_page_lead_somewhere(page):
+    prose = [c for c in json.loads(page.read_text())['cells'] if c['cell_type'] == 'markdown']
+    links = [link for c in prose for link in re.findall(r'\]\(([^)#\s]+)', ''.join(c['source']))]
+    missing = [link for link in links if '://' not in link and not (page.parent/link).exists()]
+    assert not missing, f'links that lead nowhere: {missing}'

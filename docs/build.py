@@ -8,7 +8,7 @@ from pathlib import Path
 from sphinx.cmd.build import main as sphinx
 
 from api import stage_api
-from docments import ROOT, all_notebooks
+from docments import ROOT, all_notebooks, entries_of
 from links import broken_links
 from pages import SECTIONS, stage_notebook, stage_section
 from stage import Stage, settle_links, link_pages, toctree
@@ -48,7 +48,7 @@ def stage_site(
     sections = {name: found for name, found in sections.items() if found}
     for notebook in notebooks: stage_notebook(stage, notebook, pages)
     for name, found in sections.items(): stage_section(stage, name, found)
-    stage_api(stage, [n for n in notebooks if not n.experiment])
+    stage_api(stage, [n for n in notebooks if not n.experiment and entries_of(n)])
     stage_texts(stage, pages, sections)
     stage.sweep()
 

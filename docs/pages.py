@@ -43,7 +43,8 @@ def with_facts(
     title, _, rest = text.partition('\n')
     path = notebook.path.relative_to(ROOT).as_posix()
     words = [f'{"Experiment" if notebook.experiment else "Page"} {notebook.number}', f'source `{path}`']
-    if not notebook.experiment: words.insert(1, f'exports [`{notebook.module}`](/api/{notebook.name}.md)')
+    exports = not notebook.experiment and entries_of(notebook)
+    if exports: words.insert(1, f'exports [`{notebook.module}`](/api/{notebook.name}.md)')
     return f'{title}\n\n{box("facts", " · ".join(words))}\n{rest}'
 
 

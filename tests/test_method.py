@@ -1,0 +1,144 @@
+"""The method in a dozen lines: what `import modit` offers; its docstring, README and page 005 agree."""
+import json
+import re
+import sys
+from functools import cache
+from importlib import import_module
+from textwrap import dedent
+
+import pytest
+
+import modit
+from conftest import ROOT, run_python
+
+FIRST = '# the whole method'
+STEP = .02 # Joint may differ by so much from one processor to another
+PAGE = ROOT/'nbs'/'005_method.ipynb'
+
+
+def lines_of(text):
+    "The code block that begins with FIRST, without the place it is indented to; '' where there is none."
+    found = re.search(rf'^( *){FIRST}\n(?:\1.*\n| *\n)*', text, re.M)
+    return dedent(found[0]).partition('\n```')[0].strip() if found else ''
+
+
+def numbers_in(lines):
+    "Method and Joint of each line such as `# HPPO    0.52`, or the same printed."
+    return [(name, float(joint)) for name, joint in re.findall(r'^(?:# )?(\w+) +(0?\.\d\d)$', lines, re.M)]
+
+
+LINES = lines_of(modit.__doc__)
+
+
+@cache
+def printed():
+    "What the lines print in a fresh process, method by method."
+    return numbers_in(run_python(LINES, ROOT))
+
+
+# ---- the lines
+def test_the_dozen_lines_run_and_print_what_they_show():
+    told, found = numbers_in(LINES), printed()
+    assert [name for name, _ in found] == [name for name, _ in told] == ['average', 'SFT', 'HPPO']
+    for (name, shown), (_, joint) in zip(told, found, strict=True):
+        assert abs(joint - shown) <= STEP + 1e-9, f'{name}: {joint} is printed and {shown} is shown'
+
+
+def test_each_stage_improves_on_what_came_before():
+    average, sft, hppo = (joint for _, joint in printed())
+    assert average < sft < hppo
+
+
+def test_they_are_a_dozen_and_a_half_at_most():
+    code = [line for line in LINES.splitlines() if line and not line.startswith('#')]
+    assert len(code) <= 18 and max(map(len, code)) <= 110
+
+
+def test_readme_shows_the_same_lines():
+    shown = lines_of((ROOT/'README.md').read_text())
+    if not shown: pytest.skip(f'README.md has no block that begins with {FIRST}')
+    assert shown == LINES, 'copy the lines from the docstring of modit/__init__.py into README.md'
+
+
+def sources(kind):
+    "Cells of page 005 of one kind."
+    return [''.join(c['source']) for c in json.loads(PAGE.read_text())['cells'] if c['cell_type'] == kind]
+
+
+def test_the_page_builds_the_same_lines_up():
+    bare = [re.sub(r' +#.*', '', line) for line in LINES.splitlines()]
+    steps = [line for line in bare if re.match(r'[\w, ]+ = modit\.', line)]
+    page = '\n'.join(sources('code')).splitlines()
+    assert len(steps) == 8 and not [line for line in steps if line not in page]
+
+
+def test_the_page_tells_the_same_numbers():
+    about = sources('markdown')[1]
+    assert [float(x) for x in re.findall(r'\b0\.\d\d', about)] == [joint for _, joint in numbers_in(LINES)]
+
+
+def test_the_page_exports_nothing():
+    assert not [cell for cell in sources('code') if '#|' in cell]
+
+
+# ---- the names
+@pytest.mark.parametrize('name', modit.__all__)
+def test_a_name_is_the_same_as_in_its_module(name):
+    home = import_module(f'modit.{modit._HOME[name]}')
+    assert getattr(modit, name) is getattr(home, name) is vars(home)[name]
+    assert name in home.__all__ and name in dir(modit)
+
+
+def test_every_name_of_the_lines_is_offered():
+    assert set(re.findall(r'modit\.(\w+)', LINES)) <= set(modit.__all__)
+
+
+def test_an_unknown_name_is_met_with_the_nearest():
+    with pytest.raises(AttributeError, match='load_setings.*use load_settings'): _ = modit.load_setings
+    with pytest.raises(AttributeError, match='one of load_settings, .*Retriever'): _ = modit.xyz
+    assert not hasattr(modit, '__wrapped__')
+
+
+QUIET = """
+import sys, time
+start = time.perf_counter()
+import modit
+took = time.perf_counter() - start
+print(took, *[x for x in ('torch', 'numpy', 'pandas', 'matplotlib', 'faiss', 'sklearn') if x in sys.modules])
+"""
+
+
+def test_the_package_alone_imports_nothing_heavy():
+    took, *heavy = run_python(QUIET, ROOT).split()
+    assert not heavy and float(took) < .2
+
+
+# Functions that share the name of their module, reached before and after the module was imported.
+SHARED = """
+import sys
+import modit
+names = [name for name, home in modit._HOME.items() if name == home]
+for way in ('before', 'after'):
+    for name in names:
+        assert callable(getattr(modit, name)), (way, name)
+        exec(f'from modit.{name} import {name} as its')
+        exec(f'from modit import {name} as ours')
+        exec(f'import modit.{name} as third')
+        assert its is ours is third is getattr(modit, name), (way, name)
+        assert getattr(sys.modules[f'modit.{name}'], name) is its, (way, name)
+from modit import pipeline
+assert modit.pipeline is sys.modules['modit.pipeline'] is pipeline
+modules = {x.partition('.')[2] for x in sys.modules if x.startswith('modit.')}
+assert not [x for x in modules & set(modit.__all__) if x not in names]
+print(*names)
+"""
+
+
+def test_a_function_keeps_its_name_from_a_module():
+    assert run_python(SHARED, ROOT).split() == ['pretrain', 'fit']
+
+
+def test_a_name_that_is_a_module_too_is_that_module_s_function():
+    modules = {p.stem for p in (ROOT/'modit').glob('*.py')}
+    assert all(modit._HOME[name] == name for name in modules & set(modit.__all__))
+    assert sys.modules['modit'].__class__ is modit._Package

@@ -115,7 +115,7 @@ def site(tmp_path_factory):
 @pytest.mark.slow
 def test_the_site_has_every_page(site):
     for page in LIBRARY + EXPERIMENTS: assert (site/page.relative_to(ROOT)).with_suffix('.html').exists()
-    exporting = [n.name for n in all_notebooks() if not n.experiment and entries_of(n)] # a tutorial has no module
+    exporting = [n.name for n in all_notebooks() if not n.experiment and entries_of(n)]
     for name in exporting: assert (site/'api'/f'{name}.html').exists()
 
 

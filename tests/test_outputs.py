@@ -1,0 +1,157 @@
+"""What an experiment page prints and draws is what its committed scores give: every page runs again, cell by cell,
+and each of its stored outputs is compared with the new one, a picture pixel by pixel.
+
+Nothing is trained and nothing is written: tables and figures have tests of their own (test_redraw.py,
+test_figures.py), and the ledger is a copy. One rule says what is not compared: a cell that asks the store for a
+corpus or a model, for it shows what no score file holds. What differs from run to run, such as a duration, has no
+place among the stored outputs of an experiment.
+"""
+import base64
+import io
+import os
+import shutil
+import traceback
+from importlib import import_module
+from itertools import zip_longest
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch._dynamo  # noqa: F401, every page needs it, and a fork keeps it for itself
+from execnb.shell import CaptureShell
+from fastcore.nbio import read_nb
+from IPython.core.pylabtools import select_figure_formats
+from PIL import Image
+
+from conftest import EXPERIMENTS, ROOT
+from modit import page, pipeline, report
+from modit.notebooks import short_name
+from modit.verdicts import give_reasons, update_claims
+
+pytestmark = pytest.mark.slow
+
+
+# ---- a run that neither trains nor writes
+class AsksTheStore(Exception):
+    "A cell wants a corpus or a model."
+
+
+def refuse(*stage, **more): raise AsksTheStore
+
+
+def drawn(folder, label, figure):
+    "In the place of `save_figure`: a figure that was saved is shown with the layout it was saved with."
+    report._laid_out_anew(figure)
+    figure.savefig(io.BytesIO(), format='png', bbox_inches='tight')
+
+
+def on_a_copy(change):
+    "A function that changes a folder's ledger, at work on a copy of it."
+    def changed(folder, rows):
+        with TemporaryDirectory() as copy:
+            for name in page.LEDGER: shutil.copy2(folder/f'{name}.csv', copy)
+            return change(Path(copy), rows)
+    return changed
+
+
+def in_a_kernel():
+    "A shell that shows what a kernel would: pandas and pictures ask where they are."
+    pd.set_option('display.max_columns', 20)
+    shell = CaptureShell()
+    select_figure_formats(shell, ('png',), bbox_inches='tight')
+    return shell
+
+
+def run_page(path):
+    "The outputs of a page's cells, None for a cell that asks the store; or the traceback that ended the run."
+    os.chdir(path.parent)
+    shell, found = in_a_kernel(), {}
+    with patch.object(page, 'write_table'), patch.object(page, 'save_figure', drawn), \
+            patch.object(page, 'update_claims', on_a_copy(update_claims)), \
+            patch.object(page, 'give_reasons', on_a_copy(give_reasons)), \
+            patch.object(pipeline, 'make_stage', refuse):
+        for cell in read_nb(path).cells:
+            if cell.cell_type != 'code': continue
+            found[cell.id] = shell.run(cell.source)
+            if isinstance(shell.exc, AsksTheStore): found[cell.id] = None
+            elif shell.exc: return ''.join(traceback.format_exception(shell.exc))
+    return found
+
+
+@pytest.fixture(scope='module')
+def page_runs(request):
+    "Every page that is asked for, run in one of two processes, in a fork of its own."
+    for path in EXPERIMENTS: import_module(f'modit.experiments.{short_name(path.stem)}')
+    asked = [x.callspec.params['path'] for x in request.session.items if 'page_runs' in x.fixturenames]
+    with get_context('fork').Pool(2, maxtasksperchild=1) as pool:
+        yield {path: pool.apply_async(run_page, (path,)) for path in asked}
+
+
+# ---- stored and new
+def joined(value): return ''.join(value) if isinstance(value, list) else value
+
+
+def shown(outputs):
+    "What a cell shows, as (kind, content); what is printed is one text."
+    found = {}
+    for output in outputs:
+        if output['output_type'] == 'stream': parts = {output['name']: output['text']}
+        else: parts = {f'{kind} of {output["output_type"]}': x for kind, x in output.get('data', {}).items()}
+        for kind, content in parts.items(): found.setdefault(kind, []).append(joined(content))
+    streams = {kind: [''.join(found[kind])] for kind in ('stdout', 'stderr') if kind in found}
+    return [(kind, content) for kind, many in sorted((found | streams).items()) for content in many]
+
+
+def pixels(text): return np.asarray(Image.open(io.BytesIO(base64.b64decode(text))).convert('RGBA'))
+
+
+def difference(old, new):
+    "How two outputs (kind, content) differ, in words; nothing where they are the same."
+    if old is None or new is None: return f'{(old or new)[0]} is {"new" if old is None else "gone"}'
+    if old[0] != new[0]: return f'{old[0]} became {new[0]}'
+    if old[1] == new[1]: return ''
+    if not old[0].startswith('image/'):
+        lines = zip_longest(old[1].splitlines(), new[1].splitlines())
+        before, after = next(pair for pair in lines if pair[0] != pair[1])
+        return f'{old[0]}: {before!r} is now {after!r}'
+    a, b = pixels(old[1]), pixels(new[1])
+    if a.shape != b.shape: return f'a picture of {a.shape[1::-1]} pixels has now {b.shape[1::-1]}'
+    odd = (a != b).any(-1).mean()
+    return f'{odd:.1%} of the pixels of a picture differ' if odd else ''
+
+
+def differences(path, found):
+    "What differs between a page's stored outputs and those of a run, cell by cell."
+    said = []
+    for i, cell in enumerate(read_nb(path).cells):
+        if cell.cell_type != 'code' or found[cell.id] is None: continue
+        pairs = zip_longest(shown(cell.outputs), shown(found[cell.id]))
+        said += [f'[{i}] {text}' for text in (difference(*pair) for pair in pairs) if text]
+    return said
+
+
+def test_differences_are_found():
+    def png(value):
+        out = io.BytesIO()
+        Image.new('RGB', (3, 2), (value, 0, 0)).save(out, 'png')
+        return 'image/png', base64.b64encode(out.getvalue()).decode()
+    assert difference(png(4), png(4)) == '' and 'pixels' in difference(png(4), png(5))
+    assert difference(('text/plain', 'a\nb'), ('text/plain', 'a\nc')) == "text/plain: 'b' is now 'c'"
+    assert difference(None, png(4)) == 'image/png is new' and difference(png(4), None) == 'image/png is gone'
+
+    def printed(*texts): return [dict(output_type='stream', name='stdout', text=t) for t in texts]
+    assert shown(printed('Joint', ' 12')) == shown(printed(['Joint ', '12']))
+    assert shown(printed('Joint 12')) != shown(printed('Joint 13'))
+
+
+@pytest.mark.parametrize('path', EXPERIMENTS, ids=lambda p: p.stem)
+def test_stored_outputs_are_those_of_the_committed_scores(page_runs, path):
+    found = page_runs[path].get(600)
+    assert isinstance(found, dict), f'{path.name} failed:\n{found[-3000:]}'
+    odd = differences(path, found)
+    where = path.relative_to(ROOT).parent
+    assert not odd, '\n'.join([f'{path.name}: run it in {where} and store its outputs:', *odd])

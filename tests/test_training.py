@@ -120,9 +120,10 @@ def test_a_checkpoint_goes_on_with_another_number_of_processes(tmp_path):
 
 BAD = """
 import math, os, sys
+from importlib import import_module
 from modit.command import main
 
-pretrain = sys.modules['modit.pretrain']
+pretrain = import_module('modit.pretrain') # the module; modit.pretrain is its function
 usual, asked = pretrain.continuation_loss, []
 def bad(model, rows, jacobi):
     asked.append(1)

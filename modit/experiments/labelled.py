@@ -82,8 +82,8 @@ def table(
     scores, # of `run`, with those of the main experiment
     p,      # Page
 ) -> dict:  # label -> Table
-    "Joint and Same by cases, steps and patterns, and gains by lot (ours)."
-    cases, more = beside(scores), '(percent) by the patterns, the steps and the cases of a round.'
+    "Joint and Same by cases, steps and patterns, and gains of patterns that were seen (ours)."
+    cases, more = beside(scores), '(percent) by the patterns (random third A, B), steps and cases of a round.'
     found = {'tab-labelled': Table(by_method(cases, COLUMNS), f'Joint {more}', COLUMNS),
              'tab-labelled-same': Table(by_method(cases, COLUMNS, 'same'), f'Same {more}', COLUMNS)}
     if 'item' not in p.splits: return found
@@ -116,7 +116,7 @@ def plot(
     scores, # of `run`, with those of the main experiment
     p,      # Page
 ) -> dict:  # label -> Figure
-    "Joint minus SFT, by run and by lot (fig-labelled and fig-lot, ours)."
+    "Joint minus SFT, by run and by random third (fig-labelled and fig-lot, ours)."
     rows = contrasts(beside(scores), [(method, 'sft') for method in RUNS], p.s)
     marks = {method: look(method) for method in RUNS}
     found = {'fig-labelled': split_panels(rows, p.domains, p.splits, 'Joint minus SFT (points)', marks)}

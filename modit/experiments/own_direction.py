@@ -59,10 +59,9 @@ def run(
 
 # %% ../../nbs/experiments/462_own_direction.ipynb #c016
 COLUMNS = ('average', 'ridge_map', 'probe', 'average_own', 'sft', 'sft_own', 'hppo', 'hppo_own')
+MOVED = ('average_own', 'sft_own', 'hppo_own') # compared with HPPO as the paper serves it
 
 # %% ../../nbs/experiments/462_own_direction.ipynb #c018
-MOVED = ('average_own', 'sft_own', 'hppo_own') # what is compared with HPPO as the paper serves it
-
 def over_hppo(
     scores, # of `run`, with those of the main experiment and of the baselines
     p,      # Page

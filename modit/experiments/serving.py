@@ -162,8 +162,9 @@ def table(
 ) -> dict:  # label -> Table
     "Joint and Same of every way of serving (ours)."
     cases = beside_rivals(scores, 'serving')
-    named = 'densest: of several queries, that of the highest predicted density; look: by a small retrieval'
-    caption = f'in percent; {named}; two dials: guidance by pattern and by attribute, chosen on validation.'
+    named = ('by predictor: of several queries, that of the highest predicted density; '
+             'by labels: the one whose nearest few items, labelled, have the most right ones')
+    caption = f'in percent; {named}; two scales: guidance by pattern and by attribute, chosen on validation.'
     return {'tab-serving': Table(by_method(cases, COLUMNS), f'Joint {caption}', COLUMNS),
             'tab-serving-same': Table(by_method(cases, COLUMNS, 'same'), f'Same {caption}', COLUMNS)}
 

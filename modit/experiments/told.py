@@ -22,8 +22,8 @@ SCORES = ('told', 'told_dial')
 
 def run(
     p, # Page: wishes
-) -> dict: # told: per-case scores with the chosen wish; told_dial: those of every wish
-    "Score a policy that was taught two wishes along them."
+) -> dict: # told: per-case scores with the chosen w; told_dial: those of every w
+    "Score a policy that was trained on two objectives along the line between them."
     chosen, dial = [], []
     for name in p.domains:
         corpus, policy = get_corpus(p.s, name), get_model(p.s, 'told', name)
@@ -41,7 +41,7 @@ RIVALS = ('average', 'probe', 'sft', 'hppo')
 def dials(
     scores, # of `run`, with the frontier's and the validation of the main experiment
 ) -> pd.DataFrame: # per-case scores by kind and dial
-    "What the policy does when told, beside what others do along their dials."
+    "The conditioned policy beside what others do along their dials."
     rows = scores['frontier']
     found = {kind: rows[rows.kind == kind] for kind in RIVALS[:-1]}
     found['hppo'] = rows[rows.kind == rows.domain.map(best_variants(scores['validation']))]
@@ -56,10 +56,12 @@ def table(
     scores, # of `run`, with those of the main experiment, of the baselines and of the frontier
     p,      # Page
 ) -> dict:  # label -> Table
-    "Joint, Same and the dominated area of the policy that is told (ours)."
+    "Joint, Same and the dominated area of the conditioned policy (ours)."
     found = beside_rivals(scores, 'told', rivals=('probe',))
-    caption = '(percent). Told: one policy taught two wishes; the one that is served is chosen on validation.'
-    areas = 'Area that a method dominates along its dial, in points of Joint or Attr; told: along its wishes.'
+    caption = ('(percent). Conditioned policy: trained on Joint and on Joint + Same, and conditioned on '
+               'which; what is served is chosen on validation.')
+    areas = ('Area that a method dominates along its dial, in points of Joint or Attr; conditioned policy: '
+             'along the line between its two objectives.')
     return {'tab-told': Table(by_method(found, COLUMNS), f'Joint {caption}', COLUMNS),
             'tab-told-same': Table(by_method(found, COLUMNS, 'same'), f'Same {caption}', COLUMNS),
             'tab-told-area': Table(reached_areas(dials(scores), COLUMNS), areas, COLUMNS)}

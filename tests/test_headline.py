@@ -1,8 +1,11 @@
-"""The counts of the headline table, made again from the cells of the ledgers."""
+"""Counts of cells made again: the headline's from the ledgers, those of the groups from scores of cases."""
 import re
+from functools import cache
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import t
 
 from conftest import ROOT
 
@@ -52,3 +55,82 @@ def test_headline_has_six_claims_in_three_columns():
 def test_the_check_finds_a_wrong_count():
     rows = cells('mini').query('id == "C02"')
     assert not check('7 of 8 above, 1 neither', rows) and not check('not run', rows)
+
+
+# ---- groups of contrasts
+VARIANTS = ('off_policy', 'adaptive', 'pareto', 'pareto_eps')
+PAIRS = {
+    'Supervised': [('average', 'pretrained'), ('cpt', 'pretrained'), ('sft', 'pretrained'),
+                   ('sft', 'average'), ('sft', 'cpt')],
+    'Ascending': [('ascending', 'random'), ('ascending', 'descending'), ('ascending', 'cpt')],
+    'Preference': [(variant, 'sft') for variant in VARIANTS],
+    'Three': [(f'seed{i}', 'sft') for i in (1, 2, 3)],
+    'Which preference': [('adaptive', 'off_policy'), ('pareto', 'off_policy'), ('pareto', 'adaptive'),
+                         ('pareto_eps', 'pareto')],
+    'Which candidate': [('hybrid', 'static'), ('hybrid', 'policy'), ('static', 'policy')],
+    'More rounds': [('4x28', '2x57'), ('2x57', '1x114')],
+    'HPPO': [('hppo_single', 'sft_oracle')]}
+SCORES = {'Ascending': 'order', 'Three': 'seeds', 'Which candidate': 'candidate_pool',
+          'More rounds': 'rounds', 'HPPO': 'best_of_n'}
+
+
+@cache
+def cases(score, folder):
+    return pd.read_csv(ROOT/'figures'/'mini'/folder/'cases'/f'{score}.csv.gz')
+
+
+@cache
+def printed(score):
+    "The paper's numbers, with the cell and the method as index."
+    def read(name): return pd.read_csv(ROOT/'figures'/'reported'/f'tab-{name}.csv')
+    if score == 'main':
+        stages = read('progress')
+        tables = [read(f'app{x}') for x in ('dc', 'dp', 'du', 'db')]
+        table = pd.concat([*tables, stages[stages.method == 'cpt']])
+    elif score == 'candidate_pool':
+        table = read('cand').assign(domain='D1').rename(columns={'pool': 'method'})
+    elif score == 'rounds':
+        names = {1: '1x114', 2: '2x57', 4: '4x28'}
+        table = read('rollout').assign(domain='D1', method=lambda x: x.rounds.map(names))
+    else: table = read({'order': 'order', 'seeds': 'seed', 'best_of_n': 'appbon'}[score])
+    return table.drop_duplicates(['domain', 'split', 'method']).set_index(['domain', 'split', 'method'])
+
+
+def half(values, units):
+    "Half the width of Student's interval of the mean, the values summed within units."
+    n = units.nunique()
+    sums = (values - values.mean()).groupby(units).sum()
+    return t.ppf(.975, n - 1)*np.sqrt(n/(n - 1)*(sums**2).sum())/len(values)
+
+
+def recount(row, folder=''):
+    "A group's cells, same sign, significant, against, size."
+    words = next(words for words in PAIRS if row.group.startswith(words))
+    score, column = SCORES.get(words, 'main'), row.metric.lower()
+    index = ['domain', 'split', 'case', 'pattern']
+    wide = cases(score, folder).pivot(index=index, columns='method', values=column)
+    if ', items' in row.group: wide = wide.query('split == "item"')
+    if ', new patterns' in row.group: wide = wide.query('split == "pattern"')
+    rows, paper = [], printed(score)[column]
+    for (domain, split), cell in wide.groupby(['domain', 'split']):
+        for a, b in PAIRS[words]:
+            theirs = paper.get((domain, split, a), np.nan) - paper.get((domain, split, b), np.nan)
+            if np.isnan(theirs) or abs(theirs) < 1e-9: continue
+            ours = (cell[a] - cell[b]).dropna().reset_index()
+            value = ours[0]*np.sign(theirs)
+            width = half(value, ours.pattern)
+            if split == 'item': width = max(width, half(value, ours.case))
+            rows.append((value.mean(), width, abs(theirs)))
+    mean, width, theirs = np.array(rows).T
+    return len(rows), (mean > 0).sum(), (mean > width).sum(), (mean < -width).sum(), np.median(mean/theirs)
+
+
+@pytest.mark.parametrize('folder', ['', 'runs/seed=1'])
+def test_group_counts_are_those_of_the_scores(folder):
+    table = pd.read_csv(ROOT/'figures'/'mini'/'tab-groups.csv')
+    counts = ['cells'] + [f'{name} (seed 1)'*bool(folder) or name
+                          for name in ('same sign', 'significant', 'against', 'size')]
+    for _, row in table.dropna(subset=counts).iterrows():
+        found, shown = recount(row, folder), [float(row[name]) for name in counts]
+        assert list(found[:4]) == shown[:4], row.group
+        assert abs(found[4] - shown[4]) <= .0051, row.group

@@ -28,9 +28,10 @@ def positives_by_pattern(
     counted = corpus.attribute if role is None else corpus.attribute & (corpus.role == ROLES.index(role))
     return np.bincount(corpus.pattern[counted], minlength=patterns)
 
-# %% ../../nbs/experiments/300_data.ipynb #c009
+# %% ../../nbs/experiments/300_data.ipynb #c008a
 def cases_of_a_split(p): return min(max(protocol_counts(p.s, 'hardened')), p.cases or np.inf)
 
+# %% ../../nbs/experiments/300_data.ipynb #c009
 def domain_row(
     corpus, # Corpus
     p,      # Page

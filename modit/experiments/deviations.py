@@ -33,6 +33,7 @@ def _highest(steps, s): # the step, counted from 1, at which the rate of a stage
     rates = [learning_rate(i, steps, 1., s.warmup_ratio, s.min_lr_ratio) for i in range(steps)]
     return int(np.argmax(rates)) + 1
 
+# %% ../../nbs/experiments/305_deviations.ipynb #c012
 def of_schedule(
     s,       # Settings
     domains, # names
@@ -44,7 +45,7 @@ def of_schedule(
     return dict(cpt_steps=cpt, sft_steps=listed(sft), cpt_rising=_highest(cpt, s),
                 sft_rising=listed(_highest(n, s) for n in sft), hppo_rising=_highest(s.hppo_steps, s))
 
-# %% ../../nbs/experiments/305_deviations.ipynb #c013
+# %% ../../nbs/experiments/305_deviations.ipynb #c015
 BRANCHES = dict(
     every='every stage up to SFT', pretraining='pretraining alone', frozen='pretraining, frozen after it')
 
@@ -61,7 +62,7 @@ def of_settings(
         low_scale=min(s.guidance_scales), high_scale=max(s.guidance_scales),
         branch_stages=BRANCHES[s.guidance_branch])
 
-# %% ../../nbs/experiments/305_deviations.ipynb #c016
+# %% ../../nbs/experiments/305_deviations.ipynb #c018
 def span(v, digits=0): return f'{min(v):,.{digits}f} to {max(v):,.{digits}f}' if len(v) else 'none'
 
 def beside_average(
@@ -71,7 +72,7 @@ def beside_average(
     means = cases.groupby(['domain', 'split', 'method']).joint.mean().unstack('method')
     return span((means.pretrained/means.average).dropna(), 2)
 
-# %% ../../nbs/experiments/305_deviations.ipynb #c019
+# %% ../../nbs/experiments/305_deviations.ipynb #c021
 def of_tables(
     domains, # names
 ) -> dict:   # field -> what stands for it
@@ -82,7 +83,7 @@ def of_tables(
                 top10=listed(100*top.loc[list(domains)]),
                 pretrained=beside_average(main[main.domain.isin(domains)]))
 
-# %% ../../nbs/experiments/305_deviations.ipynb #c022
+# %% ../../nbs/experiments/305_deviations.ipynb #c024
 def went_on(
     rounds, # domain, method, valid_joint: a row a round
 ) -> str:
@@ -92,7 +93,7 @@ def went_on(
     said = [f'{domain} {look(method).label}' for domain, method in runs if (domain, method) in worse]
     return f'{len(said)} of {len(runs)} runs' + f' ({", ".join(said)})'*bool(said)
 
-# %% ../../nbs/experiments/305_deviations.ipynb #c025
+# %% ../../nbs/experiments/305_deviations.ipynb #c027
 def of_rounds(
     validation, # rows a round or checkpoint
     s,          # Settings: hppo_steps, hppo_batch
@@ -105,7 +106,7 @@ def of_rounds(
     return dict(kept=span(kept), passes=span(s.hppo_steps*s.hppo_batch/kept, 1), unseen=f'{span(left)}%',
                 epoch_steps=span(kept/s.hppo_batch), carried=went_on(rounds))
 
-# %% ../../nbs/experiments/305_deviations.ipynb #c028
+# %% ../../nbs/experiments/305_deviations.ipynb #c030
 def attr_by_scale(
     served,   # rows of page 395
     kind:str, # every or frozen: whose unconditional velocity guides
@@ -118,7 +119,7 @@ def attr_by_scale(
     if not {low, high} <= {*means.columns}: return 'not run here'
     return ', '.join(f'{d} {r[low]:.1f} to {r[high]:.1f}' for d, r in means.iterrows())
 
-# %% ../../nbs/experiments/305_deviations.ipynb #c031
+# %% ../../nbs/experiments/305_deviations.ipynb #c033
 def without_tail(
     scores, # of all pages that are read
     p,      # Page: splits
@@ -133,7 +134,7 @@ def without_tail(
     said = [f'{100*(bare - main)[split]:+.1f} on {words[split]}' for split in p.splits]
     return f'differs by {" and ".join(said)}, in points of Joint'
 
-# %% ../../nbs/experiments/305_deviations.ipynb #c034
+# %% ../../nbs/experiments/305_deviations.ipynb #c036
 def of_scores(
     scores, # of all pages that are read
     p,      # Page
@@ -148,7 +149,7 @@ def of_scores(
         attr_every=attr_by_scale(scores['branch'], 'every', p),
         attr_frozen=attr_by_scale(scores['branch'], 'frozen', p), no_tail=without_tail(scores, p))
 
-# %% ../../nbs/experiments/305_deviations.ipynb #c036
+# %% ../../nbs/experiments/305_deviations.ipynb #c038
 def filled(
     scores, # of all pages that are read
     p,      # Page
@@ -161,7 +162,7 @@ def filled(
         rows[column] = [text.format(**facts).replace('e-0', 'e-') for text in rows[column]]
     return rows.drop(columns='id')
 
-# %% ../../nbs/experiments/305_deviations.ipynb #c040
+# %% ../../nbs/experiments/305_deviations.ipynb #c042
 def as_markdown(
     rows,    # DataFrame of strings
     columns, # those to show
@@ -172,7 +173,7 @@ def as_markdown(
     body = [line(r) for r in rows[list(columns)].itertuples(index=False)]
     return '\n'.join([line(names), '|' + ' --- |'*len(names), *body])
 
-# %% ../../nbs/experiments/305_deviations.ipynb #c044
+# %% ../../nbs/experiments/305_deviations.ipynb #c046
 def table(
     scores, # of `run`, and of the pages that are read
     p,      # Page
@@ -185,12 +186,14 @@ def table(
 def plot(scores, p): return {} # the table is the result
 def claims(scores, p): return [] # none: no statement of the paper is judged
 
-# %% ../../nbs/experiments/305_deviations.ipynb #c046
+# %% ../../nbs/experiments/305_deviations.ipynb #c048
 HEADINGS = dict(zip(STATUSES, (
     ('Mistakes, to be mended', 'Nobody wanted these. They stand here until they are mended.'),
     ('Changed on purpose', 'The paper says how, and here it is done in another way.'),
     ('Forced by size', 'Everything is to run on a laptop. The sizes side by side are at the end.'),
     ('Open in the paper', 'The paper gives no detail, so a choice had to be made.')), strict=True))
+
+# %% ../../nbs/experiments/305_deviations.ipynb #c050
 ABOUT = """# What differs from the paper
 
 {total} things differ. {n[0]} of them are mistakes, to be mended; {n[1]} were changed on purpose; {n[2]} are \
@@ -202,7 +205,7 @@ numbers are read from the settings, the code and the committed scores. The paper
 values of Joint cannot be compared with the paper's; directions can.
 """
 
-# %% ../../nbs/experiments/305_deviations.ipynb #c047
+# %% ../../nbs/experiments/305_deviations.ipynb #c051
 def linked(
     names:str, # of pages, such as 180_hppo 395_branch
 ) -> str:      # raises `StopIteration` for a page that there is not
@@ -211,7 +214,7 @@ def linked(
     paths = [next((root/'nbs').rglob(f'{name}.ipynb')) for name in names.split()]
     return ', '.join(f'[{path.stem}]({os.path.relpath(path, root/"docs")})' for path in paths)
 
-# %% ../../nbs/experiments/305_deviations.ipynb #c050
+# %% ../../nbs/experiments/305_deviations.ipynb #c054
 def text_of(
     rows,  # of `filled`
     sizes, # rows of tab-proportions
@@ -226,7 +229,7 @@ def text_of(
     opening = ABOUT.format(total=len(rows), n=n, profile=p.s.profile, page=linked('305_deviations'))
     return opening + ''.join(f'\n## {heading}\n\n{said}\n\n{body}\n' for heading, said, body in parts)
 
-# %% ../../nbs/experiments/305_deviations.ipynb #c051
+# %% ../../nbs/experiments/305_deviations.ipynb #c055
 def write_text(
     rows, # of `filled`
     p,    # Page

@@ -585,6 +585,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                          'modit.experiments.lists.run': ('experiments/lists.html#run', 'modit/experiments/lists.py'),
                                          'modit.experiments.lists.table': ('experiments/lists.html#table', 'modit/experiments/lists.py')},
             'modit.experiments.main': { 'modit.experiments.main._drawn': ('experiments/main.html#_drawn', 'modit/experiments/main.py'),
+                                        'modit.experiments.main._start': ('experiments/main.html#_start', 'modit/experiments/main.py'),
                                         'modit.experiments.main.answers_of': ( 'experiments/main.html#answers_of',
                                                                                'modit/experiments/main.py'),
                                         'modit.experiments.main.appendix': ('experiments/main.html#appendix', 'modit/experiments/main.py'),

@@ -167,24 +167,29 @@ def table(
     return found
 
 # %% ../../nbs/experiments/320_main.ipynb #c038
-LADDER = ('pretrained', 'cpt', 'sft', 'hppo')          # joined by a line
-SHOWN = ('average', 'pretrained', 'cpt', 'sft', *MINE) # marks
+LADDER = ('pretrained', 'cpt', 'sft', 'hppo') # joined by a line
+SHOWN = ('average', 'cpt', 'sft', *MINE)      # marks that the limits of a panel hold
 
 def draw_frontier(
     ax,          # matplotlib Axes
     cases,       # of one domain and split, with the rows `hppo`
     filled:bool, # marks full, or hollow
 ):
-    "One domain's methods in the plane of Same and Joint."
+    "One domain's methods in the plane of Same and Joint; the pretrained model only where it lies within."
     means = 100*cases.groupby('method')[['same', 'joint']].mean()
-    ladder = means.loc[list(LADDER)]
-    ax.plot(ladder.same, ladder.joint, c=LIGHT, lw=.8, zorder=1)
     for method in SHOWN:
         ax.plot(*means.loc[method], **look(method)._replace(filled=filled).style)
     ring(ax, *means.loc['hppo'])
+    start, ladder = look('pretrained')._replace(filled=filled), means.loc[list(LADDER)]
+    ax.add_artist(plt.Line2D(ladder.same, ladder.joint, c=LIGHT, lw=.8, marker='', zorder=1))
+    ax.add_artist(plt.Line2D(*ladder.iloc[:1].T.values, **start.style)) # an artist leaves limits as they are
 
 # %% ../../nbs/experiments/320_main.ipynb #c039
 SPLIT_MARKS = Look('Item split', GREY), Look('Pattern split', GREY, filled=False)
+
+def _start(cell, split): # where the pretrained model lies, which may be outside of the panel
+    same, joint = 100*cell.loc[cell.method == 'pretrained', ['same', 'joint']].mean()
+    return f'{split} {same:.0f}, {joint:.1f}'
 
 def plot(
     scores, # of `run`
@@ -194,13 +199,13 @@ def plot(
     cases = with_hppo(scores['main'], scores['validation'])
     fig, axes = plt.subplots(1, len(p.domains), figsize=(7.5, 2.7), squeeze=False)
     for ax, domain in zip(axes[0], p.domains, strict=True):
-        for split in p.splits:
-            cell = cases[(cases.domain == domain) & (cases.split == split)]
-            draw_frontier(ax, cell, split == 'item')
-        ax.set(title=domain, xlabel='Same (%)')
+        cells = {split: cases[(cases.domain == domain) & (cases.split == split)] for split in p.splits}
+        for split, cell in cells.items(): draw_frontier(ax, cell, split == 'item')
+        starts = [_start(cell, split) for split, cell in cells.items()]
+        ax.set(title=domain, xlabel='\n'.join(['Same (%)', 'Pretrained:', *starts]))
         ax.margins(.12)
     axes[0, 0].set_ylabel('Joint (%)')
-    handles = legend_of(*SHOWN, 'hppo', *SPLIT_MARKS, ringed=True)
+    handles = legend_of('pretrained', *SHOWN, 'hppo', *SPLIT_MARKS, ringed=True)
     axes[0, -1].legend(handles=handles, loc='center left', bbox_to_anchor=(1, .5))
     return {'fig-pareto': fig}
 

@@ -20,7 +20,7 @@ from . import evaluation
 from .baselines import GRIDS, steer
 from .evaluation import average_pool, sample_cases, score_cases, serve
 from .folder import find_folder
-from .headroom import settings_of
+from .headroom import FEW, in_patterns, settings_of
 from .pipeline import check_stage, get_corpus, get_domain, make_stage, stage_path
 from .retriever import Retriever, find_items, free_for_model, stored_retriever
 from .settings import override, require
@@ -58,9 +58,12 @@ def score_model(
 METRICS = ('attr', 'same', 'joint')
 
 def _interval(a, b, patterns):
-    "The interval over patterns; without ends where there is a single one."
-    if len(np.unique(patterns)) > 1: return cluster_interval(a, b, patterns)
-    return Interval(float(np.mean(a if b is None else a - b)), None, None, None, len(a), 1)
+    "The interval over patterns within what a share can be; without ends where there are too few of them."
+    units, least = len(np.unique(patterns)), 0. if b is None else -1.
+    mean = float(np.mean(a if b is None else a - b))
+    if units < FEW: return Interval(mean, None, None, None, len(a), units)
+    found = cluster_interval(a, b, patterns)
+    return replace(found, low=max(found.low, least), high=min(found.high, 1.))
 
 def _short(x): return None if x is None else round(x, 6)
 
@@ -98,13 +101,14 @@ def _percent(r, sign):
 
 def metrics_table(
     rows, # of `metrics_of`
-) -> pd.DataFrame: # split, what, and a column a metric
-    "Metrics with their intervals in words and percent."
+) -> pd.DataFrame: # split, what, a column a metric, over
+    "Metrics with their intervals in words and percent, and over how many patterns."
     cells = {}
     for r in pd.DataFrame(rows).itertuples():
         line = cells.setdefault((r.split, r.what), dict(split=r.split, what=r.what))
         line[r.metric] = _percent(r, '+' if ' - ' in r.what else '')
-    return pd.DataFrame(list(cells.values()))
+        line['over'] = in_patterns(r.patterns) + (': no interval' if pd.isna(r.low) else '')
+    return pd.DataFrame(list(cells.values()))[['split', 'what', *METRICS, 'over']]
 
 # %% ../nbs/258_fit.ipynb #c015
 def markdown_table(
@@ -142,9 +146,10 @@ SCORES = '''
 ## Metrics
 
 Profile `{profile}`, seed {seed}; the {k} nearest items of each query, in percent with 95% intervals
-over patterns. Attr: share with the attribute. Same: share of the seeds' pattern. Joint: both at once.
-`average` is the mean of the seeds, `probe` that mean moved along the predictor's weights, `policy` this
-model. Split `item`: held-out items of patterns that were trained on; `pattern`: patterns never seen.
+over patterns, where there are at least five. Attr: share with the attribute. Same: share of the seeds'
+pattern. Joint: both at once. `average` is the mean of the seeds, `probe` that mean moved along the
+predictor's weights, `policy` this model. Split `item`: held-out items of patterns that were trained on;
+`pattern`: patterns never seen.
 
 {table}
 
@@ -170,20 +175,23 @@ and which no longer are.
 '''
 
 # %% ../nbs/258_fit.ipynb #c019
+def _verdict(r, lost): # of the policy on a split against a rival, of which it may be behind in Same
+    rival, where = r.what.removeprefix('policy - '), f'On the {r.split} split ({in_patterns(r.patterns)})'
+    if r.patterns < FEW:
+        return f'{where} nothing can be judged: {100*r.estimate:+.1f} points of Joint against `{rival}`.'
+    word = 'above' if r.low > 0 else 'below' if r.high < 0 else ''
+    found = f'is significantly {word} `{rival}`' if word else f'does not differ significantly from `{rival}`'
+    same = ' and is significantly below it in Same' if lost else ''
+    return f'{where} the policy {found} in Joint{same}.'
+
 def verdict_words(
     rows, # of `metrics_of`
 ) -> str:
     "What the differences of Joint say of the policy, and those of Same where it loses, in words."
     found = pd.DataFrame(rows).astype(dict(low=float, high=float)) # NaN where there are no ends
     lost = {(r.split, r.what) for r in found.itertuples() if r.metric == 'same' and r.high < 0}
-    said = []
-    for r in found.itertuples():
-        if r.metric != 'joint' or ' - ' not in r.what: continue
-        where = f'On the {r.split} split ({r.patterns} pattern{"s"*(r.patterns > 1)})'
-        word = 'above' if r.low > 0 else 'below' if r.high < 0 else 'not to be told from'
-        same = ' and below it in Same' if (r.split, r.what) in lost else ''
-        said.append(f'{where} the policy is {word} `{r.what.removeprefix("policy - ")}` in Joint{same}.')
-    return ' '.join(said)
+    compared = found[(found.metric == 'joint') & found.what.str.contains(' - ')]
+    return ' '.join(_verdict(r, (r.split, r.what) in lost) for r in compared.itertuples())
 
 # %% ../nbs/258_fit.ipynb #c020
 def model_card(

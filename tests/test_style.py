@@ -76,6 +76,26 @@ def test_page_has_a_title_and_a_size_to_read(page):
     assert size <= 300_000, f'{size} bytes of text and code; a page has at most 300 KB, pictures apart'
 
 
+def stored_texts(page):
+    "Streams and plain texts of a page's stored outputs: name of the stream or nothing, text."
+    for cell in json.loads(page.read_text())['cells']:
+        for output in cell.get('outputs', ()):
+            text = output.get('text') or output.get('data', {}).get('text/plain', '')
+            yield output.get('name', ''), ''.join(text)
+
+
+@every_page
+def test_stored_outputs_hold_no_progress_bar(page):
+    bars = [text for name, text in stored_texts(page) if name == 'stderr' or re.search(r'\d%\|.*\|', text)]
+    assert not bars, f'bars go elsewhere, as on page 180 (training.tqdm = ...): {bars[:2]}'
+
+
+@every_page
+def test_tables_are_shown_whole(page):
+    cut = [text for _, text in stored_texts(page) if re.search(r'^\[\d+ rows x|^Length: \d+', text, re.M)]
+    assert not cut, f'pandas left out rows; show those that the text uses: {[text[-40:] for text in cut]}'
+
+
 @pytest.mark.parametrize('page', LIBRARY, ids=lambda p: p.stem)
 def test_library_page_says_what_it_is_about(page):
     assert re.search(r'^> \w', cells(page, 'markdown')[0], re.M), 'a line that begins with > sums the page up'

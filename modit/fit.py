@@ -65,6 +65,7 @@ def _interval(a, b, patterns):
     found = cluster_interval(a, b, patterns)
     return replace(found, low=max(found.low, least), high=min(found.high, 1.))
 
+# %% ../nbs/258_fit.ipynb #d008
 def _short(x): return None if x is None else round(x, 6)
 
 def interval_row(
@@ -184,6 +185,7 @@ def _verdict(r, lost): # of the policy on a split against a rival, of which it m
     same = ' and is significantly below it in Same' if lost else ''
     return f'{where} the policy {found} in Joint{same}.'
 
+# %% ../nbs/258_fit.ipynb #d019
 def verdict_words(
     rows, # of `metrics_of`
 ) -> str:

@@ -8,6 +8,10 @@ import pytest
 from scipy.stats import t
 
 from conftest import ROOT
+from modit.experiments import lists
+from modit.page import open_page
+from modit.report import beside_rivals, read_cases
+from test_figures import SMALLEST, WIDTH, colours_of, is_allowed, overlapping, texts_of
 
 CLAIMS = ('C02', 'C09', 'C04', 'C13', 'C14', 'C18')
 
@@ -134,3 +138,26 @@ def test_group_counts_are_those_of_the_scores(folder):
         found, shown = recount(row, folder), [float(row[name]) for name in counts]
         assert list(found[:4]) == shown[:4], row.group
         assert abs(found[4] - shown[4]) <= .0051, row.group
+
+
+# ---- the picture of real lists, which profile mini has not
+@cache
+def found():
+    p = open_page('lists', profile='public')
+    scores = {name: read_cases(p.folder, name) for name in (*lists.READS, *lists.SCORES)}
+    return lists.plot_found(scores['lists'], beside_rivals(scores, 'own_direction', rivals=('probe',)), p)
+
+
+def test_the_lists_can_be_read():
+    figure = found()
+    assert figure.get_figwidth() <= WIDTH and not overlapping(figure)
+    assert min(text.get_fontsize() for text in texts_of(figure)[0]) >= SMALLEST
+    assert all(is_allowed(rgba) for _, rgba in colours_of(figure))
+
+
+def test_the_lists_are_those_of_the_first_case():
+    drawn = {text.get_text().rstrip('…') for text in texts_of(found())[0]}
+    rows = pd.read_csv(ROOT/'figures'/'public'/'cases'/'lists.csv.gz').query('domain == "wordnet-verb"')
+    for _, cell in rows[rows.method.isin(['average', 'hppo'])].groupby(['split', 'method']):
+        names = cell.sort_values('rank').text.str.split(':').str[0].head(10)
+        assert all(any(name.startswith(word) for word in drawn if word) for name in names)

@@ -1,6 +1,7 @@
 """Build the site into build/docs: lay out what Sphinx reads, run it, then follow every link inside."""
 import argparse
 import hashlib
+import re
 import sys
 from importlib.metadata import distributions
 from pathlib import Path
@@ -11,13 +12,17 @@ from api import stage_api
 from docments import ROOT, all_notebooks, entries_of
 from links import broken_links
 from pages import SECTIONS, stage_notebook, stage_section
-from stage import Stage, settle_links, link_pages, toctree
+from stage import Stage, link_pages, settle_links, toctree, with_entrance
 
 DOCS = ROOT/'docs'
-PROJECT = {
-    'CONTRIBUTING.md': 'Contributing', 'CHANGELOG.md': 'Changes', 'LOG.md': 'Log of experiments',
-    'figures/reported/README.md': "The paper's numbers", 'data_synth/README.md': 'The synthetic domains'}
-TEXTS = {'README.md': 'index.md', 'docs/tour.md': 'tour.md', **{name: name for name in PROJECT}}
+PROJECT = [name for name in (
+    'CONTRIBUTING.md', 'CHANGELOG.md', 'LOG.md', 'docs/deviations.md', 'docs/scaling.md', 'nbs/README.md',
+    'nbs/experiments/README.md', 'figures/README.md', 'figures/reported/README.md', 'data_synth/README.md',
+    'data_public/README.md') if (ROOT/name).exists()]
+TEXTS = {'README.md': 'index.md', 'docs/tour.md': 'tour.md', 'modit': 'api/index.md',
+         **{name: name for name in PROJECT}}
+# The entrance leads to the galleries of pages, which a code host has not: it has lists of them.
+DOORS = TEXTS | {'nbs/README.md': 'method.md', 'nbs/experiments/README.md': 'experiments.md'}
 
 
 def stage_texts(
@@ -26,15 +31,14 @@ def stage_texts(
     sections, # names of those that have pages
 ):
     "The README as the front page, the tour, and what the project says of itself."
-    for name, staged in TEXTS.items():
-        text = settle_links(stage, (ROOT/name).read_text(), name, TEXTS)
-        if name == 'README.md':
-            above, below = text.split('\n![', 1)
-            inside = toctree(['tour', *sections, 'api/index', 'project'])
-            text = f'{above}\n{(DOCS/"entrance.md").read_text()}\n![{below}\n\n{inside}'
-        stage.write(staged, link_pages(text, pages))
-    listed = '\n'.join(f'- [{title}](/{name})' for name, title in PROJECT.items())
-    inside = toctree((title, f'/{name.removesuffix(".md")}') for name, title in PROJECT.items())
+    def read(name, texts=TEXTS): return settle_links(stage, (ROOT/name).read_text(), name, texts)
+    inside = toctree(['tour', *sections, 'api/index', 'project'])
+    front = with_entrance(read('README.md'), read('docs/entrance.md', DOORS))
+    stage.write('index.md', link_pages(f'{front}\n\n{inside}', pages))
+    for name in ('docs/tour.md', *PROJECT): stage.write(TEXTS[name], link_pages(read(name), pages))
+    titles = {name: re.search('^# (.+)$', (ROOT/name).read_text(), re.M)[1] for name in PROJECT}
+    listed = '\n'.join(f'- [{title}](/{name})' for name, title in titles.items())
+    inside = toctree((title, f'/{name.removesuffix(".md")}') for name, title in titles.items())
     stage.write('project.md', f'# The project\n\n{listed}\n\n{inside}')
 
 

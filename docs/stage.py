@@ -48,21 +48,38 @@ def link_pages(
 
 def settle_links(
     stage, # Stage
-    text,  # Markdown
+    text,  # Markdown, with links as a code host follows them
     name,  # of its file in the repository
     texts, # name of every text in the repository: its name in the stage
 ) -> str:  # the text as it can stand anywhere in the stage
     "Stage what a text links to, pictures as svg where they are; other texts have their staged names."
     def settle(found):
         target, link = found[1], found[2]
-        path = (ROOT/link[1:] if link[0] == '/' else ROOT/Path(name).parent/link).resolve()
+        path = (ROOT/Path(name).parent/link).resolve()
         if '://' in link or not path.is_relative_to(ROOT): return found[0]
         if target[0] == '!' and path.with_suffix('.svg').exists(): path = path.with_suffix('.svg')
+        if (path/'README.md').exists(): path = path/'README.md'
         inside = path.relative_to(ROOT).as_posix()
         by_itself = inside in texts or path.suffix == '.ipynb'
         if path.is_file() and not by_itself: stage.write(inside, path.read_bytes())
         return f'{target}(/{texts.get(inside, inside)}'
-    return re.sub(r'(!?\[[^\]]*\])\(([^)#\s]+)', settle, text)
+    return re.sub(r'(!?\[[^\]]*\])\(([^)#\s]+)', settle, without_badges(text))
+
+
+def without_badges(text): # a picture from elsewhere needs a network; its words stay
+    return re.sub(r'!\[([^\]]*)\]\(https?://[^)]*\)', r'\1', text)
+
+
+MARK = '<!-- entrance -->'
+
+def with_entrance(
+    text,     # of the front page
+    entrance, # Markdown
+) -> str:
+    "The entrance at its mark, or else before the first section, whatever pictures the text begins with."
+    if MARK in text: return text.replace(MARK, f'\n{entrance}\n', 1)
+    above, heading, below = text.partition('\n## ')
+    return f'{above.rstrip()}\n\n{entrance}{heading}{below}'
 
 
 def toctree(

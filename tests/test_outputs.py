@@ -1,10 +1,10 @@
-"""What an experiment page prints and draws is what its committed scores give: every page runs again, cell by cell,
-and each of its stored outputs is compared with the new one, a picture pixel by pixel.
+"""What an experiment page prints and draws is what its committed scores give: every page runs again, cell by
+cell, and each of its stored outputs is compared with the new one, a picture pixel by pixel.
 
 Nothing is trained and nothing is written: tables and figures have tests of their own (test_redraw.py,
-test_figures.py), and the ledger is a copy. One rule says what is not compared: a cell that asks the store for a
-corpus or a model, for it shows what no score file holds. What differs from run to run, such as a duration, has no
-place among the stored outputs of an experiment.
+test_figures.py), and the ledger is a copy. One rule says what is not compared: a cell that asks the store for
+a corpus or a model, for it shows what no score file holds. What differs from run to run, such as a duration,
+has no place among the stored outputs of an experiment.
 """
 import base64
 import io

@@ -1,0 +1,189 @@
+"""The texts: links lead somewhere on a code host too, and the tour's numbers are those of committed files."""
+import re
+import sys
+
+import pandas as pd
+import pytest
+
+from conftest import EXPERIMENTS, LIBRARY, ROOT
+from modit.experiments.drawings import METHODS, joint_of_cases, nearest_case
+from modit.page import open_page
+
+sys.path.insert(0, str(ROOT/'docs'))
+from docments import read_notebook, text_of  # noqa: E402
+from pictures import PICTURES, stored_picture  # noqa: E402
+from stage import CODE, MARK, MATH, with_entrance, without_badges  # noqa: E402
+
+TOUR = (ROOT/'docs'/'tour.md').read_text()
+FOLDERS = ('.', 'docs', 'nbs', 'nbs/experiments', 'figures', 'figures/reported', 'data_synth', 'data_public')
+TEXTS = [path for folder in FOLDERS for path in sorted((ROOT/folder).glob('*.md'))]
+
+
+# ---- links
+def prose_of(path):
+    "A text, or a notebook's cells of prose; code and mathematics hold no links."
+    if path.suffix == '.md': text = path.read_text()
+    else: text = '\n\n'.join(text_of(c) for c in read_notebook(path).cells if c['cell_type'] == 'markdown')
+    return re.sub(f'{CODE}|{MATH}', '', text, flags=re.S)
+
+
+def links_of(path):
+    "What a file links to in the repository."
+    text = prose_of(path)
+    found = re.findall(r'\]\(([^)\s]+)', text) + re.findall(r'(?:href|src)="([^"]+)"', text)
+    return [link for link in found if not re.match(r'\w+:', link)]
+
+
+def anchors(path):
+    "The headings of a text, as a code host names them."
+    headings = re.findall(r'^#+ +(.+?) *$', re.sub(CODE, '', path.read_text(), flags=re.S), re.M)
+    return {re.sub(r'[^\w\- ]', '', heading.lower()).replace(' ', '-') for heading in headings}
+
+
+def leads_nowhere(path, link):
+    "Whether a link of a file names no file of the repository, or no heading of it."
+    name, _, anchor = link.partition('#')
+    target = (path.parent/name).resolve() if name else path
+    if name[:1] == '/' or not target.exists() or not target.is_relative_to(ROOT): return True
+    return bool(anchor) and target.suffix == '.md' and anchor not in anchors(target)
+
+
+def test_links_that_lead_nowhere_are_found():
+    tour = ROOT/'docs'/'tour.md'
+    assert not leads_nowhere(tour, '../README.md') and not leads_nowhere(tour, 'scaling.md')
+    faulty = ('/README.md', '/api/index.md', '../method.md', '../README.md#no-such-heading')
+    assert all(leads_nowhere(tour, link) for link in faulty)
+
+
+@pytest.mark.parametrize('path', [*TEXTS, *LIBRARY, *EXPERIMENTS], ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_work_on_a_code_host(path):
+    faulty = [link for link in links_of(path) if leads_nowhere(path, link)]
+    assert not faulty, f'{path.name}: no file of the repository: {faulty}'
+
+
+def test_the_tour_links_every_page_that_it_mentions():
+    mentions = re.findall(r'\b[Pp]ages? \d{3}\b|(?<![\w/\[])\d{3}_\w+', re.sub(r'\]\([^)]*\)', ']', TOUR))
+    assert not mentions, f'links in place of {mentions}'
+
+
+# ---- the front page of the site
+def test_the_entrance_stands_before_the_first_section():
+    badge = '[![CI](https://x.org/y.svg)](https://x.org)'
+    for opening in ('A line.', f'{badge}\n\nA line.\n\n![a picture](fig.png)', ''):
+        text = with_entrance(f'# modit\n\n{opening}\n\n## One\n\n![b](c.png)\n\n## Two', 'DOORS')
+        assert text.count('DOORS') == 1 and text.index('# modit') < text.index('DOORS') < text.index('## One')
+        assert opening in text.partition('DOORS')[0]
+    marked = with_entrance(f'# modit\n\nA.\n\n{MARK}\n\nB.\n\n## One', 'DOORS')
+    assert marked.index('A.') < marked.index('DOORS') < marked.index('B.') and MARK not in marked
+    assert without_badges(f'{badge} ![a](b.png)') == '[CI](https://x.org) ![a](b.png)'
+
+
+# ---- the tour's pictures, table and numbers
+def test_pictures_of_pages_are_those_that_the_pages_show():
+    for name, source in PICTURES.items():
+        assert (ROOT/'docs'/name).read_bytes() == stored_picture(*source), 'run python docs/pictures.py'
+        assert f']({name})' in TOUR
+
+
+def test_the_tour_shows_the_headline_table():
+    shown = TOUR.split('<!-- tab-headline -->')[1].split('<!-- /tab-headline -->')[0].strip()
+    table = (ROOT/'figures'/'mini'/'tab-headline.md').read_text().strip()
+    assert shown == table, 'copy figures/mini/tab-headline.md between the tab-headline marks of docs/tour.md'
+
+
+@pytest.fixture(scope='module')
+def drawn():
+    "The points of page 470, and the cases that it chooses from."
+    p = open_page('470_drawings', profile='mini')
+    points = pd.read_csv(p.folder/'cases'/'drawings.csv.gz')
+    return p, points, joint_of_cases(p.read_other('main'), p.read_other('validation'), p)
+
+
+def test_the_drawn_case_is_that_of_the_main_table(drawn):
+    p, points, joint = drawn
+    row = joint.xs(nearest_case(joint), level='case').iloc[0]
+    found = points[points.kind.isin(METHODS)].set_index('kind').value
+    assert found[list(METHODS)].tolist() == row.tolist(), 'run 470_drawings with the main table\'s models'
+
+
+def percents(shares): return [f'{100*share:.1f}%' for share in shares]
+
+
+def has(text, *sentences):
+    "Whether a text says all this."
+    missing = [sentence for sentence in sentences if sentence not in text]
+    assert not missing, f'computed, and not in the text: {missing}'
+
+
+def test_the_first_stop_counts_what_is_drawn(drawn):
+    p, points, joint = drawn
+    at = points[points.figure == 'task'].set_index('kind')[['value', 'x2', 'y2']]
+    counts = (p.s.k*at.loc[['average', 'sft', 'hppo', 'attribute_only']]).round().astype(int)
+    (average, its_pattern, _), sft, hppo, alone = counts.values
+    means = 'its mean is {} with the average, {} with SFT and {} with HPPO'.format(*percents(joint.mean()))
+    assert alone[:2].tolist() == [0, 0]
+    has(TOUR, f'nearest to the mean of {len(joint)}', f'For the {len(joint)} cases {means}',
+        f'Of the {p.s.k} items that it retrieves {its_pattern} belong', f'only {average} are wanted',
+        f'Of its {p.s.k} items {alone[2]} have the attribute, and none',
+        f'it retrieves {sft[0]} wanted items, and {sft[1]} of the', f'it retrieves {hppo[0]} and {hppo[1]}')
+
+
+def test_the_next_stops_have_the_numbers_of_committed_files(drawn):
+    p, points, _ = drawn
+    pairs = points[points.figure == 'hppo'].kind.value_counts()
+    order = pd.read_csv(p.folder/'claim-cells.csv').query('id == "C09"').set_index('domain')
+    above, below = order.low*order.side > 0, order.high*order.side < 0
+    assert above[['D1', 'D2', 'D3']].all() and not above['D4'].any() and not below.any()
+    has(TOUR, f'The first {p.s.prefix_len} of a', f'The last {p.s.seq_len - p.s.prefix_len} are the *tail*',
+        f'in all {above.sum()} cells of the domains D1 to D3', f'in the {(~above).sum()} cells of D4',
+        f'Of these {pairs.sum()} pairs the filter removes {pairs["removed"]}')
+
+
+def cells_of(profile, claim):
+    "Which new patterns a claim holds on significantly, and on which its opposite."
+    rows = pd.read_csv(ROOT/'figures'/profile/'claim-cells.csv').query('id == @claim and split == "pattern"')
+    return (rows.low*rows.side > 0).sum(), (rows.high*rows.side < 0).sum(), len(rows)
+
+
+def test_the_last_stop_has_the_numbers_of_the_ledgers():
+    helps, _, domains = cells_of('mini', 'C04')
+    none, harm, real = cells_of('public', 'C04')
+    assert none == 0 and harm == 1
+    own = pd.read_csv(ROOT/'figures'/'mini'/'tab-own-gain.csv')
+    own = own.query('method == "average_own" and split == "pattern" and metric == "joint"')
+    assert (own.low > 0).all()
+    has(TOUR, f'helps in {helps} of {domains} synthetic domains and in none of {real} real ones',
+        f'all {len(own)} domains, by {100*own.estimate.min():.1f} to {100*own.estimate.max():.1f} points')
+
+
+def test_page_470_says_what_it_draws(drawn):
+    p, points, joint = drawn
+    text = prose_of(next(page for page in EXPERIMENTS if page.stem == '470_drawings'))
+    at = points[points.figure == 'task'].set_index('kind')
+    queries = at.loc[list(METHODS)]
+    average, sft, hppo = (p.s.k*queries.value).round().astype(int)
+    its_joint, its_same = ([f'{100*share:.0f}%' for share in queries[c]] for c in ('value', 'x2'))
+    mean = percents(joint.mean())
+    assert sft == hppo == 1.5*average
+    has(text, f'retrieve {sft} wanted items of {p.s.k} (Joint {its_joint[1]})',
+        f'the average of the seeds {average} ({its_joint[0]})', f'the nearest of {len(joint)} to the means',
+        f'{its_same[1]} and {its_same[2]} of what they retrieve belongs to the pattern, '
+        f'{its_same[0]} with the average',
+        f'Over the {len(joint)} cases of that split the means of Joint are {mean[1]} (SFT), {mean[2]} (HPPO) '
+        f'and {mean[0]} (average)')
+
+
+def test_the_reading_of_page_470_is_what_it_draws(drawn):
+    p, points, _ = drawn
+    text = prose_of(next(page for page in EXPERIMENTS if page.stem == '470_drawings'))
+    queries = points[points.kind.isin(METHODS)].set_index('kind')
+    wanted = points[(points.kind == 'item') & (points.value == 1)]
+    assert wanted.x.max() < queries.x[['sft', 'hppo']].min(), 'farther than any positive that is drawn'
+    none, sft, hppo = (p.s.k*(queries.y2 - queries.value)[list(METHODS)]).round().astype(int)
+    pairs = points[points.figure == 'hppo']
+    removed = pairs[pairs.kind == 'removed']
+    assert none == 0
+    has(text, f"SFT's list has {sft} positives of other patterns and HPPO's {hppo}",
+        f'removes {len(removed)} of {len(pairs)}',
+        f'In {(removed.x >= .95).sum()} of these {len(removed)} the loser has a Same of 95% or more',
+        f'is {100*(removed.x - removed.x2).max():.0f} points of Same')

@@ -1,0 +1,198 @@
+"""The README: every number of its prose is computed here from the committed scores, its tables are the
+committed ones, its commands and links exist, and its Python runs."""
+import json
+import re
+from functools import cache
+
+import pandas as pd
+import pytest
+
+from conftest import LABELS, LIBRARY, EXPERIMENTS, ROOT
+from modit.folder import write_folder
+from modit.report import with_hppo
+from modit.settings import load_settings
+from modit.synth import make_domain, make_world
+from modit.verdicts import contrasts
+
+README = (ROOT/'README.md').read_text()
+MARKED = ('headline', 'groups')  # tables that are copied from figures/mini
+REAL = ['tweets-positive', 'wordnet-freq', 'wordnet-verb']
+
+
+def scores(name, profile='mini'): return pd.read_csv(ROOT/'figures'/profile/'cases'/f'{name}.csv.gz')
+
+
+def prose():
+    "The README without code, tables, links' targets and pictures."
+    text = re.sub(r'<!-- tab-(\w+) -->.*?<!-- /tab-\1 -->', '', README, flags=re.S)
+    text = re.sub(r'^```.*?^```', '', text, flags=re.M | re.S)
+    text = re.sub(r'!\[[^]]*\]\([^)]*\)', '', text)
+    return re.sub(r'\]\([^)]*\)', ']', text)
+
+
+# ---- numbers
+@cache
+def main(profile='mini'):
+    "Scores of the main page with the chosen variant as HPPO, beside those of other pages' methods."
+    own = with_hppo(scores('main', profile), scores('validation', profile))
+    others = [scores(name, profile) for name in ('baselines', 'own_direction')]
+    return pd.concat([own, *others], ignore_index=True)
+
+
+def means(profile='mini', column='joint'):
+    "(domain, split) by method."
+    return main(profile).groupby(['domain', 'split', 'method'])[column].mean().unstack()
+
+
+def points(a, b, column='joint', profile='mini'):
+    "Differences of two methods in every cell, in points, with their intervals."
+    return contrasts(main(profile), [(a, b)], load_settings(profile), column).set_index(['domain', 'split'])
+
+
+def span(values, digits=1):
+    "The least and the greatest of some numbers, as the text writes them."
+    return f'{min(values):.{digits}f} to {max(values):.{digits}f}'
+
+
+def short(values): return f'{min(values):g} to {max(values):g}'.replace('0.', '.')
+
+
+def triple(values): return ', '.join(f'{100*v:.0f}' for v in values) + '%'
+
+
+def supervised():
+    of = means().loc[['D1', 'D2', 'D3']]
+    order = scores('order').groupby(['domain', 'split', 'method']).joint.mean().unstack()
+    order = order.loc[['D1', 'D2', 'D3']]
+    gains = pd.concat([order.ascending - order.random, order.ascending - order.descending])
+    return [f'{span(of.sft/of.average)} times as many wanted items as averaging',
+            f'{span(100*gains)} points of Joint over random or descending order']
+
+
+def preferences():
+    gain = points('hppo', 'sft')
+    paper = pd.read_csv(ROOT/'figures'/'reported'/'tab-main.csv')
+    paper = paper.set_index(['domain', 'split', 'method']).joint
+    paper = (paper.xs('hppo', level='method') - paper.xs('sft', level='method')).xs('item', level='split')
+    new = gain.xs('pattern', level='split')
+    assert (gain.xs('item', level='split').verdict == 'holds').all() and (new.verdict == 'holds').sum() == 1
+    return [f'adds {span(100*gain.xs("item", level="split").estimate)} points of Joint on items',
+            f'where the paper has {span(100*paper)}', 'in one domain of four']
+
+
+def without_training():
+    gain = points('average_own', 'hppo')
+    ahead = (gain.verdict == 'holds').sum()
+    assert (gain.estimate > 0).all() and len(gain) == 8 and ahead == 7
+    new = means('public').xs('pattern', level='split')
+    return ['in seven of eight synthetic cells', f'{span(new.average_own/new.average)} times as many']
+
+
+def real_data():
+    of = means('public')
+    item, new = (of.xs(split, level='split').loc[REAL] for split in ('item', 'pattern'))
+    ranks = scores('ranks', 'public').query("rank == 1 and split == 'item'")
+    first = ranks.pivot(index='domain', columns='method', values='joint').loc[REAL]
+    patterns = scores('main', 'public').query("split == 'pattern'").groupby('domain').pattern.nunique()
+    return [f'HPPO {triple(item.hppo)}, averaging {triple(item.average)}',
+            f'HPPO {triple(new.hppo)}, averaging {triple(new.average)}', triple(new.average_own),
+            f'first result is right for {triple(first.hppo)} of', f"averaging's for {triple(first.average)}",
+            f'({patterns.min()} to {patterns.max()} patterns)']
+
+
+def ledger():
+    held = pd.read_csv(ROOT/'figures'/'mini'/'claims.csv')
+    paper = held[held.id.str.startswith('C')]
+    return [f'all {len(paper)} claims; {(paper.verdict == "holds").sum()} hold as stated']
+
+
+def scale():
+    s, paper = load_settings('mini'), load_settings('paper')
+    assert {round(a/b) for a, b in zip(paper.train_rows, s.train_rows, strict=True)} == {1000}
+    assert 12 <= paper.hppo_cases/s.hppo_cases <= 13
+    return [f'vectors of {s.dim} dimensions in place of {paper.dim:,}',
+            "a thousandth of the paper's training rows", 'a twelfth of its labelled cases']
+
+
+def second_world():
+    both = pd.read_csv(ROOT/'figures'/'mini'/'tab-replicate.csv')
+    both = both[both.id.str.startswith('C') & (both.verdict_0 != 'not run') & (both.verdict_1 != 'not run')]
+    assert both.opposite.sum() == 0
+    return [f'{(both.agree == "yes").sum()} of {len(both)} verdicts are the same and none is reversed']
+
+
+def lengths():
+    of = pd.concat([scores('own_direction', profile) for profile in ('mini', 'public')])
+    of = of[of.method == 'average_own']
+    return [f'`--own` of {short(of.own)} and `--step` of {short(of.step)}']
+
+
+STATED = (supervised, preferences, without_training, real_data, ledger, scale, second_world, lengths)
+
+
+@pytest.mark.parametrize('facts', STATED, ids=lambda f: f.__name__)
+def test_a_number_of_the_readme_is_what_the_scores_give(facts):
+    flat = ' '.join(README.split())
+    assert [fact for fact in facts() if fact not in flat] == []
+
+
+NAMES = re.compile(r'arXiv \d+\.\d+|\[\d+(?:_\w+)?\]|`[^`]*`|Python 3\.\d+|95%|Apache-2\.0|first 50'
+                   r'|\(0, 1 or a score\)')
+
+
+def test_no_number_of_the_readme_is_untested():
+    text = ' '.join(prose().split())
+    for fact in (fact for facts in STATED for fact in facts()): text = text.replace(fact, '')
+    minutes = r'\b\d+ (?:to \d+ )?(?:hours?|minutes?|GB)\b'  # of a laptop, told in LOG.md
+    left = re.findall(r'\S*\d\S*', re.sub(minutes, '', NAMES.sub('', text)))
+    assert not left, f'numbers that no test computes: {left}'
+
+
+# ---- tables, pages, code
+@pytest.mark.parametrize('name', MARKED)
+def test_a_table_of_the_readme_is_the_committed_one(name):
+    shown = README.split(f'<!-- tab-{name} -->')[1].split(f'<!-- /tab-{name} -->')[0].strip()
+    table = (ROOT/'figures'/'mini'/f'tab-{name}.md').read_text().strip()
+    assert shown == table, f'copy figures/mini/tab-{name}.md between the tab-{name} marks of README.md'
+
+
+def test_the_readme_is_short():
+    assert len(README.split()) <= 2300
+
+
+LISTS = {'library': (LIBRARY, 'nbs/README.md'), 'experiments': (EXPERIMENTS, 'nbs/experiments/README.md')}
+
+
+@pytest.mark.parametrize('pages, text', LISTS.values(), ids=LISTS)
+def test_every_page_is_listed_in_its_folder(pages, text):
+    listed = (ROOT/text).read_text()
+    assert not [p.name for p in pages if f']({p.name})' not in listed]
+
+
+def test_the_list_of_experiments_has_their_questions():
+    listed = (ROOT/'nbs'/'experiments'/'README.md').read_text()
+    for page in EXPERIMENTS:
+        [title, *_] = ''.join(json.loads(page.read_text())['cells'][0]['source']).splitlines()
+        title = title.lstrip('# ')
+        assert f'({page.name}) | {title} |' in listed, f'{page.stem} asks "{title}"'
+
+
+def test_every_artefact_of_the_paper_is_committed_and_listed():
+    listed = (ROOT/'figures'/'README.md').read_text()
+    numbers = {p.stem for p in (ROOT/'figures'/'reported').glob('tab-*.csv')}
+    assert {label for label in LABELS if label.startswith('tab')} == numbers
+    for label in LABELS:
+        assert [*(ROOT/'figures'/'mini').glob(f'{label}.*')], f'figures/mini holds no {label}'
+        assert label in listed, f'the table of figures/README.md does not name {label}'
+
+
+def test_readme_trains_on_embeddings_of_ones_own(tmp_path, monkeypatch):
+    monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'runs'))
+    s, names = load_settings('smoke'), {}
+    for name, own in (('D1', 'shoe'), ('D3', 'lamp')):
+        domain = make_domain(make_world(s), name, s)
+        ids = [f'{own}-{i}' for i in range(len(domain.items))]
+        write_folder(tmp_path/f'{own}s', 2*domain.items, ids, domain.attribute)
+    [block] = [b for b in re.findall(r'^```python\n(.*?)^```', README, re.M | re.S) if 'shoes' in b]
+    exec(re.sub(r"'((?:shoes|lamps)\b)", rf"'{tmp_path}/\1", block).replace("'mini'", "'smoke'"), names)
+    assert len(names['found']) == 100 and not {'shoe-17', 'shoe-4'} & set(names['found'].id)

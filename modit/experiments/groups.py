@@ -61,7 +61,7 @@ class Group(NamedTuple):
     column: str = 'joint' # metric
     split: str | None = None # one split alone; by default all
 
-# %% ../../nbs/experiments/498_groups.ipynb #g014
+# %% ../../nbs/experiments/498_groups.ipynb #g014a
 def over(rivals, *methods): return tuple((m, rival) for rival in rivals for m in methods) # pairs
 
 TAUGHT = over(['sft'], 'off_policy', 'adaptive', 'pareto', 'pareto_eps')
@@ -69,6 +69,8 @@ RUNS = over(['sft'], 'seed1', 'seed2', 'seed3')
 LADDER = over(['pretrained'], 'average', 'cpt', 'sft') + over(['average', 'cpt'], 'sft')
 BETTER = over(['off_policy'], 'adaptive', 'pareto') + (('pareto', 'adaptive'), ('pareto_eps', 'pareto'))
 POOLS = over(['static', 'policy'], 'hybrid') + (('static', 'policy'),)
+
+# %% ../../nbs/experiments/498_groups.ipynb #g014
 GROUPS = (
     Group('Supervised ladder (pretrained, average, CPT, SFT)', 'main', LADDER),
     Group('Ascending order over random, descending, CPT alone', 'order',
@@ -151,10 +153,11 @@ def of_groups(
         rows.append(dict(group=group.name, metric=METRICS[group.column]) | found)
     return pd.DataFrame(rows)
 
-# %% ../../nbs/experiments/498_groups.ipynb #g027
+# %% ../../nbs/experiments/498_groups.ipynb #g027a
 RANKED = dict(all=('pretrained', 'average', 'cpt', 'sft', 'off_policy', 'adaptive', 'pareto', 'pareto_eps'))
 RANKED['from SFT on'] = RANKED['all'][3:]
 
+# %% ../../nbs/experiments/498_groups.ipynb #g027
 def rank_correlations(
     cases,   # main scores of one world
     methods, # that are ranked
@@ -183,7 +186,7 @@ def of_ranks(
             rows.append(row)
     return pd.DataFrame(rows)
 
-# %% ../../nbs/experiments/498_groups.ipynb #g031
+# %% ../../nbs/experiments/498_groups.ipynb #g031a
 CAPTION = (
     'Contrasts of which the paper prints both numbers, by group. cells: contrasts times domains and splits. '
     "same sign: our difference has the paper's; significant: so, and its 95% interval excludes 0; "
@@ -193,6 +196,7 @@ CAPTION = (
 RANKS = ("Spearman's rank correlation between the paper's means of the methods and ours, a mean over cells. "
          'From SFT on: SFT and the four preference variants. Of CPT the paper prints Joint alone.')
 
+# %% ../../nbs/experiments/498_groups.ipynb #g031
 def table(
     scores, # of other pages
     p,      # Page
@@ -204,11 +208,12 @@ def table(
     ranks = of_ranks({p.s.seed: scores, SECOND: other})
     return {'tab-groups': Table(first.join(later), CAPTION), 'tab-ranks': Table(ranks, RANKS)}
 
-# %% ../../nbs/experiments/498_groups.ipynb #g035
+# %% ../../nbs/experiments/498_groups.ipynb #g035a
 WORLDS = (-.19, 1.), (.19, .5) # of the first and of the second: offset in a row, opacity
 OUTCOMES = {"significantly in the paper's direction": BLUE, 'no significant difference': LIGHT,
             'significantly against it': VERMILLION}
 
+# %% ../../nbs/experiments/498_groups.ipynb #g035
 def draw_counts(
     ax,    # matplotlib Axes
     found, # of `of_groups`
@@ -246,11 +251,12 @@ def plot_groups(
     fig.legend(handles=handles, loc='outside upper center', ncols=3)
     return fig
 
-# %% ../../nbs/experiments/498_groups.ipynb #g039
+# %% ../../nbs/experiments/498_groups.ipynb #g039a
 GAIN = dict(average=look('average'), probe=look('probe'), sft=look('sft')._replace(label='MO-DiT (SFT)'),
             hppo=look('hppo'),
             average_own=look('average_own')._replace(label='Average + probe + own direction'))
 
+# %% ../../nbs/experiments/498_groups.ipynb #g039
 def draw_gain(
     ax,    # matplotlib Axes
     cases, # of one split

@@ -343,7 +343,7 @@ def lead_table(
 def share_table(
     ranked, # scores ranked
 ) -> pd.DataFrame: # domain, method, split, share, low, high
-    "Pairs ranked rightly."
+    "Pairs ranked correctly."
     rows = []
     for names, found in ranked.groupby(['domain', 'method', 'split'], sort=False):
         named = dict(zip(('domain', 'method', 'split'), names, strict=True))
@@ -367,7 +367,7 @@ def table(
         'tab-lead': Table(lead_table(scores['leads']), 'Winners minus losers at both looks.', tuple(LED)),
         'tab-again': Table(looked, 'Joint of oracles and served queries at both looks.', ('first', 'second')),
         'tab-false': Table(means(scores['false_again'], few[:2], false), 'False rewards, true winners.'),
-        'tab-ranked': Table(share_table(scores['ranked']), 'Pairs that the off-policy run ranks rightly.'),
+        'tab-ranked': Table(share_table(scores['ranked']), 'Pairs that the off-policy run ranks correctly.'),
         'tab-changed': Table(changed, 'Runs that differ in one thing, at the serving scale.'),
         'tab-targets-again': Table(means(scores['targets_again'], few, ['attr']), 'Targets, by neighbours.')}
 
@@ -389,7 +389,7 @@ def draw_leads(
     for r in rows.itertuples():
         at = pools.index(r.pool) + aside(r.domain, marks)
         whisker(ax, at, 100*r.share, 100*r.low, 100*r.high, marks[r.domain], markersize=4)
-    ax.set(xticks=range(len(pools)), ylabel='lead that survives (%)', title='Second look')
+    ax.set(xticks=range(len(pools)), ylabel='share of the lead (%)', title='Lead that survives')
     ax.set_xticklabels([look(x).label.replace(' + ', '\n+ ') for x in pools], rotation=40, ha='right')
 
 # %% ../../nbs/experiments/480_reasons.ipynb #c043
@@ -400,7 +400,7 @@ def draw_ranks(
     rows, # of `share_table`
     p,    # Page: domains, splits
 ):
-    "Pairs ranked rightly, from trained cases to new patterns, early and late."
+    "Pairs ranked correctly, from trained cases to new patterns, early and late."
     kinds, marks = [x for x in KINDS if x in set(rows.split)], marks_of(p)
     early = rows.method.iloc[0]
     for (domain, method), line in rows.groupby(['domain', 'method']):
@@ -408,7 +408,9 @@ def draw_ranks(
         at = [kinds.index(x) + aside(domain, marks) for x in line.split]
         ax.plot(at, 100*line.share, **seen.style | dict(ls='--' if method == early else '-', lw=.8, ms=4))
     ax.axhline(50, c='0.6', lw=.8, zorder=0)
-    ax.set(xticks=range(len(kinds)), title='Ranked rightly', ylabel='pairs (%)')
+    ax.set(xticks=range(len(kinds)), title='Ranked correctly', ylabel='pairs (%)')
+    key = [Look(early, BLACK, filled=False), Look(rows.method.iloc[-1], BLACK)]
+    ax.legend(handles=legend_of(*key), loc='lower left', bbox_to_anchor=(0, .06), fontsize=7)
     words = dict(train='trained\ncases', item='items', pattern='new\npatterns')
     ax.set_xticklabels([words[x] for x in kinds])
 
@@ -419,28 +421,30 @@ def draw_oracles(
     p,     # Page: splits, domains
 ):
     "The oracle's lead over the served query at both looks."
-    again, looks = again[again.split == p.splits[0]], dict(first=False, second=True)
+    again = again[again.split == p.splits[0]]
+    looks = dict(first=Look('first look', BLACK, filled=False), second=Look('second look', BLACK))
     there = [d for d in p.domains if d in set(again.domain)]
-    for column, filled in looks.items():
+    for column, seen in looks.items():
         for r in contrast(again, 'sft_oracle', 'hppo_single', p.s, column).itertuples():
-            seen = Look(column, BLACK, filled=filled)
-            at = there.index(r.domain) + (.1 if filled else -.1)
+            at = there.index(r.domain) + (.1 if seen.filled else -.1)
             whisker(ax, at, 100*r.estimate, 100*r.low, 100*r.high, seen, markersize=4)
     ax.axhline(0, c='0.6', lw=.8, zorder=0)
     ax.set(xticks=range(len(there)), xticklabels=there, title="Oracle's lead", xlim=(-.5, len(there) - .5))
     ax.set_ylabel('points of Joint')
+    ax.legend(handles=legend_of(*looks.values()), loc='center', fontsize=7)
 
 # %% ../../nbs/experiments/480_reasons.ipynb #c045
 def plot(
     scores, # of this page and of those that it reads
     p,      # Page
 ) -> dict:  # label -> Figure
-    "Second looks, and what a policy ranks rightly (fig-reasons, ours)."
+    "Second looks, and what a policy ranks correctly (fig-reasons, ours)."
     fig, axes = plt.subplots(1, 3, figsize=(7.5, 2.9), width_ratios=(1.5, 1, 1))
     draw_leads(axes[0], lead_table(scores['leads']), p)
     draw_ranks(axes[1], share_table(scores['ranked']), p)
     draw_oracles(axes[2], scores['chosen_again'], p)
-    axes[2].legend(handles=legend_of(*marks_of(p).values()), loc='center left', bbox_to_anchor=(1, .5))
+    shown = [mark for domain, mark in marks_of(p).items() if domain in set(scores['leads'].domain)]
+    fig.legend(handles=legend_of(*shown), loc='outside right center')
     return {'fig-reasons': fig}
 
 # %% ../../nbs/experiments/480_reasons.ipynb #c047

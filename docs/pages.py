@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 
 from docments import ROOT, directives, entries_of, python, text_of
-from stage import box, link_pages, opening, toctree
+from stage import box, link_pages, opening, toctree, without_links
 
 # A cell of nothing but imports and what goes with them is folded.
 FOLDED = re.compile(r'import |from |plt\.style\.use|torch\.set_num_threads|[%#)\s]|$')
@@ -115,7 +115,8 @@ def card(
         stage.write(f'thumbs/{notebook.number}.png', picture)
         head = f'![{notebook.short}](/thumbs/{notebook.number}.png)'
     title = f'**[{notebook.number} {notebook.short}]({notebook.link})**'
-    return box('card', f'[{head}]({notebook.link})\n\n{title}\n\n{opening(notebook.summary, 90)}')
+    about = opening(without_links(notebook.summary), 90)
+    return box('card', f'[{head}]({notebook.link})\n\n{title}\n\n{about}')
 
 
 def stage_section(

@@ -61,11 +61,20 @@ def settle_links(
         if (path/'README.md').exists(): path = path/'README.md'
         inside = path.relative_to(ROOT).as_posix()
         by_itself = inside in texts or path.suffix == '.ipynb'
-        if path.is_file() and not by_itself: stage.write(inside, path.read_bytes())
+        if path.is_file() and not by_itself: stage.write(inside, alone(path))
         return f'{target}(/{texts.get(inside, inside)}'
     return re.sub(r'(!?\[[^\]]*\])\(([^)#\s]+)', settle, without_badges(text))
 
 
+def alone(
+    path, # of a file that a text links to
+):        # what stands for it: a table is a page that no contents name
+    "A file as it is, but Markdown with its name as title."
+    if path.suffix != '.md': return path.read_bytes()
+    return f'---\norphan: true\n---\n\n# {path.stem}\n\n{path.read_text()}'
+
+
+def without_links(text): return re.sub(r'\[([^\]]*)\]\([^)]*\)', r'\1', text) # their words stay
 def without_badges(text): # a picture from elsewhere needs a network; its words stay
     return re.sub(r'!\[([^\]]*)\]\(https?://[^)]*\)', r'\1', text)
 

@@ -12,7 +12,7 @@ from modit.page import open_page
 sys.path.insert(0, str(ROOT/'docs'))
 from docments import read_notebook, text_of  # noqa: E402
 from pictures import PICTURES, stored_picture  # noqa: E402
-from stage import CODE, MARK, MATH, with_entrance, without_badges  # noqa: E402
+from stage import CODE, MARK, MATH, Stage, settle_links, with_entrance, without_badges  # noqa: E402
 
 TOUR = (ROOT/'docs'/'tour.md').read_text()
 FOLDERS = ('.', 'docs', 'nbs', 'nbs/experiments', 'figures', 'figures/reported', 'data_synth', 'data_public')
@@ -76,6 +76,18 @@ def test_the_entrance_stands_before_the_first_section():
     marked = with_entrance(f'# modit\n\nA.\n\n{MARK}\n\nB.\n\n## One', 'DOORS')
     assert marked.index('A.') < marked.index('DOORS') < marked.index('B.') and MARK not in marked
     assert without_badges(f'{badge} ![a](b.png)') == '[CI](https://x.org) ![a](b.png)'
+
+
+def test_what_a_text_links_to_is_laid_out(tmp_path):
+    texts = {'nbs/README.md': 'method.md'}
+    def settled(text): return settle_links(Stage(tmp_path), text, 'docs/tour.md', texts)
+    assert settled('[a](../nbs/README.md) [b](../nbs)') == '[a](/method.md) [b](/method.md)'
+    assert settled('[a](../nbs/050_metrics.ipynb#x)') == '[a](/nbs/050_metrics.ipynb#x)'
+    assert settled('![a](../figures/mini/fig-task.png)') == '![a](/figures/mini/fig-task.svg)'
+    assert settled('[a](../figures/mini/tab-main.md)') == '[a](/figures/mini/tab-main.md)'
+    laid = {path.name: path for path in tmp_path.rglob('*.*')}
+    assert set(laid) == {'fig-task.svg', 'tab-main.md'}
+    assert 'orphan: true' in laid['tab-main.md'].read_text(), 'a table is a page that no contents name'
 
 
 # ---- the tour's pictures, table and numbers

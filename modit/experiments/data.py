@@ -120,8 +120,8 @@ def table(
                'item_patterns and held_patterns have enough held-out positives for a case on the item and '
                'the pattern split.')
     if 'trained_patterns' in rows: caption += ' Sequences come from the trained_patterns.'
-    small = (f"The paper and profile {p.s.profile}. Where the paper gives no number, "
-             "our choice for a run at the paper's size stands in its column.")
+    small = (f"The paper and profile {p.s.profile}. Where the source is *not given*, "
+             "the paper's column holds our guess for a run at its size.")
     sizes = Table(proportions(p.s, scores['data']), small)
     return {'tab-data': Table(rows, caption), 'tab-proportions': sizes}
 

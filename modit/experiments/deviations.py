@@ -202,7 +202,8 @@ forced by size; on {n[3]} the paper gives no detail, so a choice had to be made.
 Each row has what the paper says, what is done here at profile `{profile}`, why, and the pages that \
 measured, explain or hold it. A list with slashes has one value a domain. {page} writes this text; its \
 numbers are read from the settings, the code and the committed scores. The paper's data are private, so \
-values of Joint cannot be compared with the paper's; directions can.
+values of Joint cannot be compared with the paper's; directions can. The words, D1 to D4 and CPT among \
+them, are explained in [000](../nbs/000_settings.ipynb).
 """
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c051
@@ -223,7 +224,7 @@ def text_of(
     "The list by status, and the sizes, as a text of the repository (ours)."
     shown, columns = rows.assign(pages=rows.pages.map(linked)), ('what', 'paper', 'here', 'why', 'pages')
     parts = [(*said, as_markdown(shown[shown.status == x], columns)) for x, said in HEADINGS.items()]
-    about = 'Where the paper gives no number, our choice for a run at its size stands in its column.'
+    about = "Where the source is *not given*, the paper's column holds our guess for a run at its size."
     parts.append(('Sizes', about, as_markdown(sizes, sizes.columns)))
     n = [(rows.status == x).sum() for x in STATUSES]
     opening = ABOUT.format(total=len(rows), n=n, profile=p.s.profile, page=linked('305_deviations'))

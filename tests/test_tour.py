@@ -36,7 +36,8 @@ def links_of(path):
 
 def anchors(path):
     "The headings of a text, as a code host names them."
-    headings = re.findall(r'^#+ +(.+?) *$', re.sub(CODE, '', path.read_text(), flags=re.S), re.M)
+    text = re.sub('```.*?```', '', path.read_text(), flags=re.S)
+    headings = re.findall(r'^#+ +(.+?) *$', text, re.M)
     return {re.sub(r'[^\w\- ]', '', heading.lower()).replace(' ', '-') for heading in headings}
 
 

@@ -102,6 +102,12 @@ def test_every_setting_is_read_somewhere():
     assert not unread, f'settings that nothing reads: {unread}'
 
 
+def test_the_list_of_words_names_every_profile():
+    words = json.loads((ROOT/'nbs'/'000_settings.ipynb').read_text())['cells'][3]['source']
+    (row,) = [line for line in words if line.startswith('| profile |')]
+    assert set(re.findall(r'`(\w+)`', row)) == set(read_profiles().sections())
+
+
 # ---- the store
 FIELDS = frozenset(f.name for f in fields(Settings))
 READ = set()  # names of settings, since it was last cleared

@@ -299,12 +299,14 @@ def _values(s, keys, domain):
     own = [k for k in set(keys) if domain and k in PER_DOMAIN]
     return {k: s.of(k, domain) if k in own else getattr(s, k) for k in keys}
 
+def _called(x): return x.rpartition(':')[2] if isinstance(x, str) else x # without the module
+
 def _constants(s, stage, domain):
     "What a stage holds by value, in a list of one or none."
-    if stage == 'corpus' and s.folders: return own_facts(s, domain)
+    if stage == 'corpus': return [_called(ENGINES.get(s.index)), *(own_facts(s, domain) if s.folders else ())]
     if stage in ('domain', 'pretrained') and not s.folders: return [world_constants(s, domain)]
     if stage not in VARIANTS: return []
-    return [{k: v for k, v in vars(VARIANTS[stage]).items() if k not in WORDS}]
+    return [{k: _called(v) for k, v in vars(VARIANTS[stage]).items() if k not in WORDS}]
 
 # %% ../nbs/220_pipeline.ipynb #8a0f54a6
 def _remembering():
@@ -318,7 +320,7 @@ def _remembering():
         parents = [above(name) for name in made.parents]
         engine = ENGINES.get(s.index, '') if stage == 'corpus' else '' # its children have its key
         modules = imports_of(*made.code.split(), *modules_named(engine))
-        code = [code_of(m) for m in modules] + [stream_code()]
+        code = sorted(code_of(m) for m in modules) + [stream_code()]
         return fingerprint(stage, domain, _values(s, made.reads, domain), code, parents, held)
     return find
 

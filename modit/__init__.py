@@ -8,7 +8,7 @@ The whole method on a toy domain; nbs/005_method.ipynb explains it line by line:
     s = modit.load_settings('smoke')                          # a toy: seconds on one core
     corpus = modit.prepare_corpus(modit.synthetic_domain(s, 'D3'), s)
 
-    base, _ = modit.pretrain(s)                               # i    raw sessions
+    base, _ = modit.pretrain(modit.synthetic_sessions(s), s)  # i    raw sessions
     shared, _ = modit.continue_pretraining(base, [corpus], s) # ii   sequences sorted by predicted density
     sft, _ = modit.finetune(shared, corpus, s)                # iii  from the seeds to the dense end: MO-DiT
     pool = modit.labelled_pool(sft, corpus, s)                # iv   candidates, labelled by real retrieval
@@ -40,7 +40,7 @@ from types import ModuleType
 __version__ = "0.1.0"
 
 _HOME = dict( # name: the module that defines it
-    load_settings='settings', synthetic_domain='crossing', prepare_corpus='ordering',
+    load_settings='settings', synthetic_domain='crossing', synthetic_sessions='crossing', prepare_corpus='ordering',
     pretrain='pretrain', continue_pretraining='cpt', finetune='sft',
     labelled_pool='hppo', prefer='hppo', VARIANTS='hppo',
     sample_cases='evaluation', average_pool='evaluation', serve='evaluation',

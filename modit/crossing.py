@@ -120,14 +120,11 @@ def synthetic_domain(
 
 # %% ../nbs/035_crossing.ipynb #c028
 def synthetic_sessions(
-    world, # synth.World
-    n:int, # sessions
-    s,     # Settings: world, seq_len, session_hop
-    rng,   # NumPy generator
-) -> np.ndarray: # (n, L, d) float32
-    "Raw sessions of the world that the settings name."
-    draw = dict(islands=raw_sequences, crossing=crossing_sessions)[s.world]
-    return draw(world, n, s.seq_len, s.session_hop, rng)
+    s, # Settings: world, and what its sessions read
+):     # generator -> (batch, L, d) float32
+    "Fresh raw sessions of the world that the settings name."
+    world, draw = make_world(s), dict(islands=raw_sequences, crossing=crossing_sessions)[s.world]
+    return lambda rng: draw(world, s.batch, s.seq_len, s.session_hop, rng)
 
 # %% ../nbs/035_crossing.ipynb #c030
 def world_constants(

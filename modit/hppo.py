@@ -18,16 +18,13 @@ import torch
 import torch.nn.functional as F
 from fastcore.basics import patch
 
-from .audit import AUDITED, audit_labels
-from .candidates import fan_candidates, label_pool, probe_candidates, static_candidates
+from .candidates import fan_candidates, label_at_once, static_candidates
 from .evaluation import sample_cases, score_cases, serve
 from .flow import flow_loss, guide_of, guided_by, sample_time
 from .ordering import centroid, training_cases
 from .pairs import margin_pairs, pareto_filter
-from .rewards import relabelled
-from .shards import in_shards
 from .sphere import sample_sphere
-from .store import stream
+from .store import named, stream
 from .training import by_first, fit, load_checkpoint, save_checkpoint
 
 # %% ../nbs/180_hppo.ipynb #c006
@@ -82,19 +79,14 @@ def labelled_pool(
     corpus, # Corpus
     s,      # Settings: hppo_cases, tail_depths
     round_number=1, # which cases of the stream
-    folder=None,    # where shards are kept; None keeps none
-    **shards,       # how many, and the only one that is wanted (page 165)
+    label=label_at_once, # the labeller
 ):          # Pool
     "The training cases of a round, their candidates labelled online (Algorithm 2, lines 3 and 7)."
     cases, words = training_cases(corpus, s.hppo_cases, s, 'hppo', round_number), ('round', round_number)
     def offered(rows):
         fan = fan_candidates(policy, corpus, cases, s, *words, rows=rows)
         return dict(static=static_candidates(corpus, cases[rows], s.tail_depths), policy=fan)
-    def label(rows):
-        if rows.start == 0 and corpus.index.kind != 'flat':
-            audit_labels(corpus, cases[:AUDITED], offered(slice(0, AUDITED)), s.k)
-        return label_pool(corpus, cases[rows], offered(rows), s.k, audited=True)
-    return in_shards(label, cases, folder, round_number, **shards)
+    return label(offered, corpus, cases, s.k, round_number)
 
 # %% ../nbs/180_hppo.ipynb #c019
 @dataclass(frozen=True)
@@ -111,7 +103,8 @@ class Variant:
     new_cases: bool = True           # each round takes the next cases of the stream
     stop: bool = True                # rounds end when validation Joint stops improving
     families: tuple = ('static', 'policy') # candidates that are compared
-    reward: str = 'joint'            # joint, local, bank or proxy (page 175)
+    further: str = ''                # module:function, what makes the last of these families
+    reward: str = 'joint'            # by real retrieval, or module:function, what relabels a pool
     extends: str = ''                # the run whose rounds it begins with
 
 # %% ../nbs/180_hppo.ipynb #c021
@@ -125,28 +118,31 @@ VARIANTS = dict(
     static=Variant('Static', 'candidate_pool', families=('static',), **SINGLE),
     policy=Variant('Policy', 'candidate_pool', families=('policy',), **SINGLE),
     hybrid_probe=Variant(
-        'Hybrid + probe', 'candidate_pool', families=('static', 'policy', 'probe'), **SINGLE),
+        'Hybrid + probe', 'candidate_pool', families=('static', 'policy', 'probe'),
+        further='modit.baselines:probe_candidates', **SINGLE),
     same_cases=Variant('Same cases', 'rounds', new_cases=False, stop=False),
     adaptive_through=Variant('Adaptive, no stop', 'filter', stop=False, extends='adaptive'),
     pareto_through=Variant('Pareto, no stop', 'filter', tolerance=0., stop=False, extends='pareto'),
-    proxy=Variant('Predicted reward', 'negative', reward='proxy', **SINGLE),
-    local=Variant('Local reward', 'negative', reward='local', **SINGLE),
-    bank=Variant('Bank of selected cases', 'negative', reward='bank', **SINGLE))
+    proxy=Variant('Predicted reward', 'negative', reward='modit.rewards:proxy_pool', **SINGLE),
+    local=Variant('Local reward', 'negative', reward='modit.rewards:local_pool', **SINGLE),
+    bank=Variant('Bank of selected cases', 'negative', reward='modit.rewards:bank_pool', **SINGLE))
 
 def looked_up(s, value): return getattr(s, value) if isinstance(value, str) else value # a field, in numbers
 
 # %% ../nbs/180_hppo.ipynb #c024
 def seen_by(
-    variant, # Variant: families, reward
+    variant, # Variant: families, further, reward
     pool,    # Pool of static and policy candidates
     corpus,  # Corpus
-    s,       # Settings: k, seed
+    s,       # Settings: k, and what the reward reads
+    label=label_at_once, # the labeller
 ):           # Pool
     "The candidates that a variant compares, under the reward that it is paid."
-    if 'probe' in variant.families:
-        probe = dict(probe=probe_candidates(corpus, pool.cases))
-        pool = pool.beside(label_pool(corpus, pool.cases, probe, s.k))
-    return relabelled(pool.only(*variant.families), corpus, s, variant.reward)
+    if variant.further:
+        def offered(rows): return {variant.families[-1]: named(variant.further)(corpus, pool.cases[rows])}
+        pool = pool.beside(label(offered, corpus, pool.cases, s.k))
+    pool = pool.only(*variant.families)
+    return pool if variant.reward == 'joint' else named(variant.reward)(pool, corpus, s)
 
 # %% ../nbs/180_hppo.ipynb #c026
 def pairs_of(
@@ -263,12 +259,13 @@ def single_round(
     s,       # Settings
     pool,    # Pool, the first
     variant, # Variant: steps names the saved checkpoints
+    label=label_at_once, # the labeller
 ) -> Run:
     "One round, validated at each saved checkpoint (off-policy variant)."
     policy, run, saved = _learner(sft, sft, s), Run(), looked_up(s, variant.steps)
     def on_step(step, model):
         if step in saved: run.record(model, corpus, s, round=1, step=step)
-    pool = by_first(partial(seen_by, variant, pool, corpus, s))
+    pool = by_first(partial(seen_by, variant, pool, corpus, s, label))
     facts = hppo_round(policy, sft, corpus, pool, s, variant, 1, max(saved), on_step)
     while len(run.history) < len(saved): # no case had a pair: the policy is still SFT
         run.record(policy, corpus, s, round=1, step=0)
@@ -283,13 +280,13 @@ def next_pool(
     first,   # Pool of the first round
     variant, # Variant: new_cases
     round_number:int, # from 2 on
-    folder=None, # where shards are kept; None keeps none
+    label=label_at_once, # the labeller
 ):           # Pool
     "The pool of a later round (Algorithm 2, line 7)."
-    if variant.new_cases: return labelled_pool(policy, corpus, s, round_number, folder)
-    fan = fan_candidates(policy, corpus, first.cases, s, 'round', 1)
-    redrawn = label_pool(corpus, first.cases, dict(policy=fan), s.k)
-    return first.only('static').beside(redrawn)
+    if variant.new_cases: return labelled_pool(policy, corpus, s, round_number, label)
+    def fan(rows): return fan_candidates(policy, corpus, first.cases, s, 'round', 1, rows=rows)
+    def offered(rows): return dict(policy=fan(rows))
+    return first.only('static').beside(label(offered, corpus, first.cases, s.k))
 
 # %% ../nbs/180_hppo.ipynb #c050
 def resumed(
@@ -324,7 +321,8 @@ def iterate(
     s,       # Settings
     pool,    # Pool, the first
     variant, # Variant
-    folder=None, # for a checkpoint after each round, and the shards of its pool
+    folder=None, # for a checkpoint after each round
+    label=label_at_once, # the labeller
 ) -> Run:
     "Iterated hybrid policy with validation early stop (Algorithm 2)."
     run, first = resumed(sft, corpus, s, folder), pool
@@ -332,8 +330,8 @@ def iterate(
     for number in range(len(run.history), looked_up(s, variant.rounds) + 1):
         if variant.stop and run.best < number - PATIENCE: break
         policy = _learner(run.checkpoints[-1], sft, s)
-        if number > 1: pool = by_first(partial(next_pool, policy, corpus, s, first, variant, number, folder))
-        seen = by_first(partial(seen_by, variant, pool, corpus, s))
+        if number > 1: pool = by_first(partial(next_pool, policy, corpus, s, first, variant, number, label))
+        seen = by_first(partial(seen_by, variant, pool, corpus, s, label))
         facts = hppo_round(policy, sft, corpus, seen, s, variant, number, steps)
         run.record(policy, corpus, s, round=number, step=number*steps, **facts)
         _keep_round(run, folder)
@@ -347,7 +345,8 @@ def prefer(
     pool,    # Pool, the first: labelled with the SFT policy's fan
     variant, # Variant
     folder=None, # for a checkpoint after each round
+    label=label_at_once, # the labeller of later pools
 ) -> Run:
     "The preference stage under a variant."
-    if variant.rounds == 1: return single_round(sft, corpus, s, pool, variant)
-    return iterate(sft, corpus, s, pool, variant, folder)
+    if variant.rounds == 1: return single_round(sft, corpus, s, pool, variant, label)
+    return iterate(sft, corpus, s, pool, variant, folder, label)

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from .settings import Settings, load_settings, repo_root
-from .source import code_of, imported, imports_of, meaning, tables_of
+from .source import code_of, imported, imports_of, meaning, tables_of, named_in
 from .store import atomic_write, fingerprint, runs_dir
 
 # %% ../nbs/230_notebooks.ipynb #c005
@@ -264,8 +264,9 @@ def code_behind(
     cells = [re.sub(r'^[%!].*$', 'pass', _source(c), flags=re.M)
              for c in code_cells(path)] # a magic does nothing
     modules = imports_of(*set().union(*map(imported, cells)))
+    modules = imports_of(*modules, *set().union(*map(named_in, modules)))
     tables = [tables_of('hppo'), (repo_root()/'data_synth'/'domains.csv').read_text()] # no module's code
-    return tables + [meaning(c) for c in cells] + [code_of(m) for m in modules]
+    return tables + [meaning(c) for c in cells] + sorted(code_of(m) for m in modules)
 
 # %% ../nbs/230_notebooks.ipynb #c055
 def run_marker(

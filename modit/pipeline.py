@@ -8,8 +8,8 @@ __all__ = ['WORLD', 'MODEL', 'FIT', 'SEQUENCES', 'SAMPLER', 'FAN', 'POOL', 'ROUN
            'stored_domain', 'get_domain', 'own_folder', 'get_pool', 'get_corpus', 'numbered', 'get_model', 'table_of',
            'keep', 'working', 'make_domain_file', 'make_corpus', 'make_pretrained', 'make_cpt', 'make_sft',
            'own_streams', 'make_pool', 'make_shard', 'keep_run', 'make_preference', 'make_told', 'make_fewer',
-           'preference_reads', 'stages_of', 'check_stage', 'stage_key', 'stage_path', 'one_maker', 'make_stage',
-           'get_rows', 'get_history', 'get_losses', 'long_off_policy']
+           'preference_reads', 'preference_code', 'stages_of', 'check_stage', 'stage_key', 'stage_path', 'one_maker',
+           'make_stage', 'get_rows', 'get_history', 'get_losses', 'long_off_policy']
 
 # %% ../nbs/220_pipeline.ipynb #c003
 import shutil
@@ -23,7 +23,7 @@ import pandas as pd
 
 from .candidates import Pool
 from .cpt import continue_pretraining
-from .crossing import synthetic_domain, world_constants
+from .crossing import synthetic_domain, synthetic_sessions, world_constants
 from .fewer import prefer_fewer
 from .flow import guide_of, guided_by
 from .folder import find_folder, raw_sessions
@@ -31,11 +31,13 @@ from .hppo import VARIANTS, labelled_pool, prefer
 from .model import new_model
 from .ordering import Corpus, prepare_corpus
 from .pretrain import pretrain
+from .retrieval import ENGINES
 from .scorer import own_domain, own_facts, scorer_of
 from .sessions import mixed_sessions
 from .settings import PER_DOMAIN
 from .sft import finetune
-from .source import code_of, imports_of, stream_code
+from .shards import labeller
+from .source import code_of, imports_of, modules_named, stream_code
 from .store import atomic_write, fingerprint, load_arrays, runs_dir
 from .synth import load_domain, save_domain
 from .training import by_first, load_checkpoint, processes, save_checkpoint
@@ -117,11 +119,11 @@ def make_pretrained(
     path,   # of the result
 ):
     "Raw-sequence pretraining: on sessions of the synthetic world, or of the domains' own folders."
-    draw = None
-    if s.folders:
+    if not s.folders: draw = synthetic_sessions(s)
+    else:
         corpora, raws = [get_corpus(s, d) for d in s.domains], [raw_sessions(x) for x in s.folders]
         draw = mixed_sessions(corpora, s, raws)
-    model, losses = pretrain(s, working(path), draw)
+    model, losses = pretrain(draw, s, working(path))
     keep(path, model, losses=losses)
 
 # %% ../nbs/220_pipeline.ipynb #c025
@@ -161,7 +163,8 @@ def make_pool(
     "The first pool, with the SFT policy's fan, or one of its shards."
     sft, corpus = get_model(s, 'sft', domain), get_corpus(s, domain)
     def labelled():
-        pool = labelled_pool(sft, corpus, own_streams(s), folder=working(path), **shards)
+        label = labeller(working(path), **shards)
+        pool = labelled_pool(sft, corpus, own_streams(s), label=label)
         if not shards.get('only'): pool.save(path)
     by_first(labelled)
 
@@ -193,7 +196,8 @@ def make_preference(
     variant, sft, corpus = VARIANTS[stage], get_model(s, 'sft', domain), get_corpus(s, domain)
     other = stage_path(s, variant.extends, domain) if variant.extends else None
     if other: by_first(partial(_take_over, other, working(path)))
-    keep_run(path, prefer(sft, corpus, own_streams(s), get_pool(s, domain), variant, working(path)))
+    folder, pool = working(path), get_pool(s, domain)
+    keep_run(path, prefer(sft, corpus, own_streams(s), pool, variant, folder, labeller(folder)))
 
 # %% ../nbs/220_pipeline.ipynb #c029u
 def make_told(
@@ -247,13 +251,15 @@ def preference_reads(
     later = () if variant.rounds == 1 else POOL if variant.new_cases else FAN
     return (*MODEL, 'preference_run', *ROUND, *VALIDATE, *later, *named)
 
+def preference_code(v): return ' '.join(['hppo', *modules_named(v.further, v.reward)]) # of a Variant
+
 # %% ../nbs/220_pipeline.ipynb #c035
-PREFERENCE = {name: Stage(make_preference, ('pool', 'sft', 'corpus'), preference_reads(v), 'hppo')
+PREFERENCE = {name: Stage(make_preference, ('pool', 'sft', 'corpus'), preference_reads(v), preference_code(v))
               for name, v in VARIANTS.items()}
 STAGES = dict(
     domain=Stage(make_domain_file, (), (*WORLD, 'items', 'clusters', 'attribute_shift'), 'crossing'),
     corpus=Stage(make_corpus, ('domain',), CORPUS, 'ordering'),
-    pretrained=Stage(make_pretrained, (), PRETRAIN, 'pretrain', shared=True),
+    pretrained=Stage(make_pretrained, (), PRETRAIN, 'crossing pretrain', shared=True),
     cpt=Stage(make_cpt, ('pretrained', 'corpora'), CPT, 'cpt', shared=True),
     sft=Stage(make_sft, ('cpt', 'corpus'), SFT, 'sft'),
     cpt_single=Stage(make_cpt, ('pretrained', 'corpus'), CPT, 'cpt'),
@@ -293,12 +299,14 @@ def _values(s, keys, domain):
     own = [k for k in set(keys) if domain and k in PER_DOMAIN]
     return {k: s.of(k, domain) if k in own else getattr(s, k) for k in keys}
 
+def _called(x): return x.rpartition(':')[2] if isinstance(x, str) else x # without the module
+
 def _constants(s, stage, domain):
     "What a stage holds by value, in a list of one or none."
-    if stage == 'corpus' and s.folders: return own_facts(s, domain)
+    if stage == 'corpus': return [_called(ENGINES.get(s.index)), *(own_facts(s, domain) if s.folders else ())]
     if stage in ('domain', 'pretrained') and not s.folders: return [world_constants(s, domain)]
     if stage not in VARIANTS: return []
-    return [{k: v for k, v in vars(VARIANTS[stage]).items() if k not in WORDS}]
+    return [{k: _called(v) for k, v in vars(VARIANTS[stage]).items() if k not in WORDS}]
 
 # %% ../nbs/220_pipeline.ipynb #8a0f54a6
 def _remembering():
@@ -310,7 +318,9 @@ def _remembering():
             if parent == 'corpora': return [find(s, 'corpus', name) for name in s.domains]
             return find(s, parent, check_stage(s, parent, domain))
         parents = [above(name) for name in made.parents]
-        code = [code_of(m) for m in imports_of(*made.code.split())] + [stream_code()]
+        engine = ENGINES.get(s.index, '') if stage == 'corpus' else '' # its children have its key
+        modules = imports_of(*made.code.split(), *modules_named(engine))
+        code = sorted(code_of(m) for m in modules) + [stream_code()]
         return fingerprint(stage, domain, _values(s, made.reads, domain), code, parents, held)
     return find
 

@@ -30,12 +30,11 @@ from torch import nn
 
 from .audit import neighbours_found
 from .bench import _product_only
-from .engines import in_chunks
 from .flow import generate
 from .model import TimeEmbedding, attention_mask, new_model
 from .pretrain import continuation_loss, continuation_rows
 from .report import BLUE, DARK, GREY, VERMILLION, Look, figures_dir, legend_of, save_figure, whisker
-from .retrieval import VectorIndex
+from .retrieval import VectorIndex, in_chunks
 from .settings import require
 from .sphere import normalize, sample_sphere, to_tangent
 from .stats import bootstrap_contrasts, resample_counts

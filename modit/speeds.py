@@ -29,7 +29,6 @@ from .race import processor
 from .retrieval import VectorIndex, search
 from .settings import load_settings, override, require
 from .store import atomic_write, runs_dir, stream
-from .synth import make_world
 from .work import UNITS, center_flops, generate_flops, label_work, list_flops, row_numbers, step_flops
 
 # %% ../nbs/267_speeds.ipynb #c006
@@ -67,10 +66,10 @@ def host_trials(
 ) -> dict:  # kind -> a call that returns calls and amount
     "A piece of each kind of work of the host."
     (n, d), name, rng = domain.items.shape, domain.name, stream(s.seed, 'plan')
-    world, positive, C = make_world(s), domain.items[domain.attribute], s.of('clusters', name)
+    draw, positive, C = synthetic_sessions(s), domain.items[domain.attribute], s.of('clusters', name)
     queries, own = domain.items[:256], rng.integers(n, size=(256, s.seq_len))
     def items(): return 1, synthetic_domain(s, name).items.size
-    def sessions(): return 1, synthetic_sessions(world, s.batch, s, rng).size
+    def sessions(): return 1, draw(rng).size
     def cluster():
         passes = KMeans(C, n_init=1, max_iter=50, random_state=0).fit(positive).n_iter_
         return 1, center_flops(len(positive), C, d, passes)

@@ -20,6 +20,7 @@ from modit.milvus import MilvusIndex
 from modit.ordering import Corpus, prepare_corpus, training_cases
 from modit.retrieval import VectorIndex, search
 from modit.settings import load_settings
+from modit.shards import labeller
 from modit.sphere import normalize
 from modit.store import stream
 from modit.synth import make_domain, make_world
@@ -338,11 +339,13 @@ def test_poor_labels_are_refused_unless_asked_for(labelled, monkeypatch):
     corpus, cases, families, s = labelled
     poor = replace(corpus)
     vars(poor)['index'] = corpus.index.behind(Poor(corpus.index.items))
+    label = labeller()
+    def offered(rows): return {name: x[rows] for name, x in families.items()}
     monkeypatch.delenv('MODIT_LABELS', raising=False)
     with pytest.raises(ValueError, match='of the winners .*MODIT_LABELS=anyway'):
-        label_pool(poor, cases, families, s.k)
+        label(offered, poor, cases, s.k)
     monkeypatch.setenv('MODIT_LABELS', 'anyway')
-    assert label_pool(poor, cases, families, s.k).joint.shape == (30, 3)
+    assert label(offered, poor, cases, s.k).joint.shape == (30, 3)
     monkeypatch.delenv('MODIT_LABELS')
     audit_labels(corpus, cases, families, s.k)
     refuse_labels(audit(corpus, cases, families, s.k))

@@ -10,6 +10,7 @@ import pytest
 
 import modit
 from conftest import ROOT, run_python
+from test_repo import CORE
 
 FIRST = '# the whole method'
 STEP = .02 # Joint may differ by so much from one processor to another
@@ -79,6 +80,18 @@ def test_the_page_tells_the_same_numbers():
 
 def test_the_page_exports_nothing():
     assert not [cell for cell in sources('code') if '#|' in cell]
+
+
+LOADED = """
+import sys
+loaded = sorted(x.partition('.')[2] for x in sys.modules if x.startswith('modit.'))
+print('loaded', *loaded)
+"""
+
+
+def test_the_lines_load_the_method_and_a_world():
+    *_, line = run_python(f'{LINES}\n{LOADED}', ROOT).splitlines()
+    assert {*line.split()[1:]} - {*CORE} == {'crossing', 'synth'}
 
 
 # ---- the names

@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 from modit.candidates import Pool, static_candidates
+from modit.crossing import synthetic_sessions
 from modit.cpt import continue_pretraining
 from modit.hppo import VARIANTS, hppo_round
 from modit.ordering import Corpus, training_cases
@@ -43,7 +44,7 @@ def static_pool(corpus, s):
 def test_one_step_of_every_stage(setup):
     s, corpus = setup
     assert (s.dim, s.k, s.seq_len, s.prefix_len) == (1536, 100, 200, 150)
-    pretrained, losses = pretrain(s)
+    pretrained, losses = pretrain(synthetic_sessions(s), s)
     assert len(losses) == 1 and np.isfinite(losses[0])
     continued, losses = continue_pretraining(pretrained, [corpus], s)
     assert len(losses) == 1 and np.isfinite(losses[0]) and change(pretrained, continued) > 0

@@ -13,7 +13,7 @@ from conftest import EXPERIMENTS, LIBRARY, ROOT, copy_repository, run_python, tr
 from modit import pipeline, source
 from modit.notebooks import executed_path, run_marker
 from modit.settings import Settings, load_settings, read_profiles
-from modit.store import runs_dir
+from modit.store import named, runs_dir
 
 NOTEBOOKS = LIBRARY + EXPERIMENTS
 GENERATED = ('__init__.py', '_modidx.py')
@@ -72,6 +72,25 @@ def test_no_file_that_is_read_can_run_code():
     texts = {p: p.read_text() for p in MODULES} | {p: code(p) for p in NOTEBOOKS}
     found = {p.name: sorted(set(risky.findall(text))) for p, text in texts.items() if risky.search(text)}
     assert not found, f'arrays and weights are kept as safetensors: {found}'
+
+
+# ---- the method stands alone
+CORE = """
+settings store sphere retrieval metrics density ordering model flow training evaluation
+pretrain cpt sft candidates pairs hppo
+""".split()
+
+
+@pytest.mark.parametrize('module', CORE)
+def test_the_method_imports_nothing_but_itself(module):
+    others = source.imports_in(module) - {*CORE}
+    assert not others, f'{module} imports {others}: hand in what they do, or name it as module:function'
+
+
+def test_what_the_method_names_is_there():
+    texts = [(ROOT/'modit'/f'{name}.py').read_text() for name in CORE]
+    words = set(re.findall(r"'(modit\.\w+:\w+)'", '\n'.join(texts)))
+    assert len(words) > 5 and all(callable(named(word)) for word in words)
 
 
 # ---- a plain install is enough for the method
@@ -183,7 +202,11 @@ def test_a_key_sees_what_code_does_and_not_its_words(stage_keys):
     for name in ('sphere', 'flow', 'training', 'hppo'): change_words(copy/f'{name}.py')
     assert 'Indeed.' in (copy/'hppo.py').read_text()
     assert keys() == before, 'a comment or a docstring would train models again'
-    path = copy/'pairs.py'
+    (copy/'pairs.py').rename(copy/'couples.py')
+    for path in (copy/'hppo.py', copy/'rewards.py'):
+        path.write_text(path.read_text().replace('from .pairs import', 'from .couples import'))
+    assert keys() == before, 'a module that moves would train models again'
+    path = copy/'couples.py'
     path.write_text(path.read_text() + '\nANOTHER = 1\n')
     after = keys()
     changed = {name for name in before if after[name] != before[name]}

@@ -15,14 +15,14 @@ import pytest
 import torch
 
 from conftest import ROOT, environment
-from modit import command, hppo, milvus, pipeline, shards
+from modit import command, milvus, pipeline, shards
 from modit.candidates import Pool
 from modit.graph import main_stages, stage_jobs
 from modit.hppo import VARIANTS, labelled_pool, prefer
 from modit.model import new_model
 from modit.ordering import Cases, prepare_corpus
 from modit.settings import load_settings
-from modit.shards import in_shards, shard_file
+from modit.shards import in_shards, labeller, shard_file
 from modit.synth import make_domain, make_world
 
 S = load_settings('smoke')
@@ -48,15 +48,17 @@ def saved(pool, folder):
 def test_a_pool_has_the_same_bytes_for_any_number_of_shards(world, tmp_path, index, cases):
     policy, corpus = world
     corpus, s = replace(corpus, index_kind=index), replace(S, hppo_cases=cases)
-    whole = saved(labelled_pool(policy, corpus, s, 2, shards=1), tmp_path)
+    whole = saved(labelled_pool(policy, corpus, s, 2, labeller(shards=1)), tmp_path)
     for many in (None, 2, 7):
-        assert saved(labelled_pool(policy, corpus, s, 2, tmp_path/str(many), shards=many), tmp_path) == whole
+        label = labeller(tmp_path/str(many), shards=many)
+        assert saved(labelled_pool(policy, corpus, s, 2, label), tmp_path) == whole
+    assert saved(labelled_pool(policy, corpus, s, 2), tmp_path) == whole
     assert len([*(tmp_path/'7').iterdir()]) == 7
 
 
 def test_labels_are_those_of_a_search_by_hand(world):
     policy, corpus = world
-    pool = labelled_pool(policy, corpus, S, shards=7)
+    pool = labelled_pool(policy, corpus, S, label=labeller(shards=7))
     for i in range(len(pool)):
         scores = pool.candidates[i].astype(np.float64) @ corpus.items.T.astype(np.float64)
         scores[:, pool.cases.sequence[i]] = -np.inf
@@ -70,9 +72,9 @@ def test_labels_are_those_of_a_search_by_hand(world):
 def test_an_index_is_audited_once_a_pool(world, monkeypatch, many):
     policy, corpus = world
     seen = []
-    monkeypatch.setattr(hppo, 'audit_labels', lambda corpus, cases, families, k: seen.append(
+    monkeypatch.setattr(shards, 'audit_labels', lambda corpus, cases, families, k: seen.append(
         (len(cases), [len(x) for x in families.values()])))
-    labelled_pool(policy, replace(corpus, index_kind='ivf'), S, shards=many)
+    labelled_pool(policy, replace(corpus, index_kind='ivf'), S, label=labeller(shards=many))
     assert seen == [(48, [48, 48])]
 
 
@@ -118,7 +120,7 @@ def test_killed_in_the_middle_only_unfinished_shards_are_labelled_again(tmp_path
 
 def test_a_later_round_goes_on_at_its_unfinished_shard(world, tmp_path, monkeypatch):
     policy, corpus = world
-    s, label, rows = replace(S, hppo_steps=2), hppo.label_pool, []
+    s, label, rows = replace(S, hppo_steps=2), shards.label_pool, []
     monkeypatch.setattr(shards, 'SHARD', 10)
     first = labelled_pool(policy, corpus, s)
     through = prefer(policy, corpus, s, first, VARIANTS['pareto_through'])
@@ -126,12 +128,12 @@ def test_a_later_round_goes_on_at_its_unfinished_shard(world, tmp_path, monkeypa
         if len(rows) == 3: raise KeyboardInterrupt
         rows.append(len(cases))
         return label(corpus, cases, *more, **how)
-    monkeypatch.setattr(hppo, 'label_pool', killed)
+    monkeypatch.setattr(shards, 'label_pool', killed)
     with pytest.raises(KeyboardInterrupt):
-        prefer(policy, corpus, s, first, VARIANTS['pareto_through'], tmp_path)
+        prefer(policy, corpus, s, first, VARIANTS['pareto_through'], tmp_path, labeller(tmp_path))
     assert sorted(tmp_path.glob('pool-*')) == [shard_file(tmp_path, 2, i, 5) for i in (1, 2, 3)]
     rows[:] = [0]   # it may label two more
-    run = prefer(policy, corpus, s, first, VARIANTS['pareto_through'], tmp_path)
+    run = prefer(policy, corpus, s, first, VARIANTS['pareto_through'], tmp_path, labeller(tmp_path))
     assert len(rows) == 3 and run.history == through.history
     weights = through.policy.state_dict()
     assert all(torch.equal(x, weights[name]) for name, x in run.policy.state_dict().items())
@@ -243,16 +245,16 @@ def test_a_server_lost_while_labelling_loses_no_shard_and_labels_none_twice(worl
     policy, flat = world
     made, pauses = server
     corpus, reference = replace(flat, index_kind='milvus'), saved(labelled_pool(policy, flat, S), tmp_path)
-    whole = labelled_pool(policy, corpus, S)
+    whole = labelled_pool(policy, corpus, S, label=labeller())
     assert saved(whole, tmp_path) == reference
     each, made.asked = len(whole.family), 0
     made.error, made.left = DOWN[how], 5   # the audit of two families, and three shards
     with pytest.raises(ConnectionError, match='searching failed 4 times .*nothing is lost') as refused:
-        labelled_pool(policy, corpus, S, folder=tmp_path/'work', shards=7)
+        labelled_pool(policy, corpus, S, label=labeller(tmp_path/'work', shards=7))
     assert '\n' not in str(refused.value) and str(DOWN[how]) in str(refused.value) and pauses == [1, 2, 4]
     assert made.asked == each*(48 + 20) and len([*(tmp_path/'work').iterdir()]) == 3
     made.left, made.asked = 10**9, 0
-    again = labelled_pool(policy, corpus, S, folder=tmp_path/'work', shards=7)
+    again = labelled_pool(policy, corpus, S, label=labeller(tmp_path/'work', shards=7))
     assert made.asked == each*28, 'the other four shards, each query once'
     assert saved(again, tmp_path) == reference
 
@@ -266,7 +268,7 @@ def test_a_drop_that_passes_is_not_noticed(world, tmp_path, server):
         if len(calls) % 3 == 0: raise made.error
         return usual(*words, **more)
     made.search = shaky
-    found = labelled_pool(policy, corpus, S, folder=tmp_path/'work', shards=7)
+    found = labelled_pool(policy, corpus, S, label=labeller(tmp_path/'work', shards=7))
     assert pauses and saved(found, tmp_path) == saved(labelled_pool(policy, flat, S), tmp_path)
 
 

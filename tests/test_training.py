@@ -73,14 +73,15 @@ def test_whoever_makes_a_stage_the_store_looks_alike(stores):
 
 RESUME = """
 import sys
-from modit.pretrain import pretrain, world_sessions
+from modit.crossing import synthetic_sessions
+from modit.pretrain import pretrain
 from modit.settings import load_settings
 from modit.training import processes, save_checkpoint
 
 s, root = load_settings('smoke', pretrain_steps=6, checkpoint_every=2), sys.argv[2]
 
 def killed_in_step_5():
-    draw, drawn = world_sessions(s), []
+    draw, drawn = synthetic_sessions(s), []
     def some(rng):
         drawn.append(rng)
         if len(drawn) > 5: raise KeyboardInterrupt
@@ -88,11 +89,11 @@ def killed_in_step_5():
     return some
 
 def begin(folder):
-    try: pretrain(s, f'{root}/{folder}', killed_in_step_5())
+    try: pretrain(killed_in_step_5(), s, f'{root}/{folder}')
     except KeyboardInterrupt: pass
 
 def finish(folder, name):
-    model, losses = pretrain(s, folder and f'{root}/{folder}')
+    model, losses = pretrain(synthetic_sessions(s), s, folder and f'{root}/{folder}')
     save_checkpoint(f'{root}/{name}.{processes().process_index}', model, losses=losses)
 
 if sys.argv[1] == 'first': begin('of one'); finish(None, 'whole')

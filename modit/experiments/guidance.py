@@ -10,6 +10,7 @@ from functools import partial
 import matplotlib.pyplot as plt
 import pandas as pd
 
+from ..audit import audit_labels
 from ..candidates import fan_candidates, label_pool
 from ..evaluation import serve
 from ..ordering import training_cases
@@ -41,6 +42,7 @@ def last_fan(
     corpus, policy = get_corpus(p.s, domain), get_model(p.s, 'pareto_through', domain, -1)
     cases = training_cases(corpus, s.hppo_cases, s, 'hppo', number)
     fan = fan_candidates(policy, corpus, cases, s, 'round', number)
+    audit_labels(corpus, cases, dict(policy=fan), s.k)
     pool = label_pool(corpus, cases, dict(policy=fan), s.k)
     return fan_rows(p, domain, number, pool.joint.mean(0), pool.same.mean(0))
 

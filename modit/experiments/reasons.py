@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from ..candidates import Pool, fan_candidates, probe_candidates, static_candidates
+from ..baselines import probe_candidates
+from ..candidates import Pool, fan_candidates, static_candidates
 from ..evaluation import sample_cases, serve
 from ..flow import sample_time
 from ..hppo import implicit_scores, pair_margins

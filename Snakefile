@@ -5,11 +5,11 @@
 # every experiment page, READS and SCORES; page 250 turns them into the jobs that stand here as rules.
 # The path of every stage bears a key of the settings, the code and the parents it was made from: a file that
 # exists is up to date, whatever its age, so inputs are `ancient`. Stages write a file whole or not at all.
-from modit.graph import MAIN_VARIANTS, main_stages, page_job, stage_jobs
-from modit.notebooks import experiments
-from modit.replicate import second_jobs
+from modit.run.graph import MAIN_VARIANTS, main_stages, page_job, stage_jobs
+from modit.run.notebooks import experiments
+from modit.run.replicate import second_jobs
 from modit.settings import load_settings
-from modit.sweep import sweep_jobs
+from modit.run.sweep import sweep_jobs
 
 S = load_settings(config.get('profile', 'mini'))
 MAIN = ('300_data', '310_density', '320_main', '380_bootstrap')

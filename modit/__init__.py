@@ -29,9 +29,9 @@ The whole method on a toy domain; nbs/005_method.ipynb explains it line by line:
 The numbers are Joint: of the items that a query retrieves, the share that has the attribute and
 belongs to the seeds' pattern.
 
-A name is imported when it is first asked for. `modit.pretrain` and `modit.fit` are functions. The
-modules of these names are reached by `from modit.fit import metrics_of`, or as a whole by
-`importlib.import_module('modit.fit')`.
+A name is imported when it is first asked for. `modit.pretrain` and `modit.serving.fit` are functions. The
+modules of these names are reached by `from modit.serving.fit import metrics_of`, or as a whole by
+`importlib.import_module('modit.serving.fit')`.
 """
 import sys
 from importlib import import_module

@@ -22,8 +22,8 @@ from nbdev.test import test_nb as run_cells
 from papermill.iorw import load_notebook_node, write_ipynb
 from papermill.parameterize import parameterize_notebook
 
-from modit import graph, notebooks
-from modit.pipeline import make_stage
+from modit.run import graph, notebooks
+from modit.run.pipeline import make_stage
 from modit.settings import load_settings
 
 PYTHON = dict(kernel_name='python3', language='python')

@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 
 from conftest import ROOT, environment
-from modit import engines, milvus
-from modit.audit import audit, audit_labels, refuse_labels, winner_changed
+from modit.index import engines, milvus
+from modit.index.audit import audit, audit_labels, refuse_labels, winner_changed
 from modit.candidates import label_pool
-from modit.catalogue import OneQuery, make_catalogue
-from modit.milvus import MilvusIndex
+from modit.serving.catalogue import OneQuery, make_catalogue
+from modit.index.milvus import MilvusIndex
 from modit.ordering import Corpus, prepare_corpus, training_cases
 from modit.retrieval import VectorIndex, search
 from modit.settings import load_settings
-from modit.shards import labeller
+from modit.run.shards import labeller
 from modit.sphere import normalize
 from modit.store import stream
-from modit.synth import make_domain, make_world
+from modit.data.synth import make_domain, make_world
 
 lacking = [name for name in ('pymilvus', 'milvus_lite', 'pyarrow') if find_spec(name) is None]
 needs_milvus = pytest.mark.skipif(bool(lacking), reason=f'modit[milvus] lacks {", ".join(lacking)}')
@@ -163,7 +163,7 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
 
 KILLED = """
 import os, signal
-from modit import engines
+from modit.index import engines
 from modit.store import stream
 def kill(*_): os.kill(os.getpid(), signal.SIGKILL)
 engines.merge_ondisk = kill
@@ -225,7 +225,7 @@ def test_a_dropped_connection_loses_nothing_and_writes_nothing_twice(tmp_path, m
 
 INSERTS = """
 import os, signal, sys, threading
-from modit import milvus
+from modit.index import milvus
 from test_backends import ITEMS
 
 def kill(): os.kill(os.getpid(), signal.SIGKILL)

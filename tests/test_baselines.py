@@ -7,7 +7,7 @@ from modit.baselines import rocchio, steer
 from modit.evaluation import average_pool, sample_cases
 from modit.ordering import ROLES, centroid, prepare_corpus, training_cases
 from modit.settings import load_settings
-from modit.synth import make_domain, make_world
+from modit.data.synth import make_domain, make_world
 
 
 @pytest.fixture(scope='module')

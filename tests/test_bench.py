@@ -14,17 +14,17 @@ import pytest
 import torch
 
 from conftest import ROOT, environment
-from modit import growth, race
+from modit.cost import growth, race
 from modit.flow import generate
-from modit.growth import Point, Sizes, along, exponent, exponents, grow, points_of, read_growth
+from modit.cost.growth import Point, Sizes, along, exponent, exponents, grow, points_of, read_growth
 from modit.model import new_model
 from modit.pretrain import continuation_loss, continuation_rows
-from modit.race import (BOUND, behind, by_scipy, draw_race, generate_plainly, interleaved, one_sequence,
+from modit.cost.race import (BOUND, behind, by_scipy, draw_race, generate_plainly, interleaved, one_sequence,
                         race_row)
 from modit.retrieval import VectorIndex
 from modit.settings import load_settings
 from modit.sphere import sample_sphere
-from modit.stats import bootstrap_contrasts, resample_counts
+from modit.report.stats import bootstrap_contrasts, resample_counts
 from modit.store import stream
 
 S = load_settings('smoke')
@@ -153,7 +153,7 @@ def test_exponents_of_made_up_growth_are_recovered(tmp_path):
 KILLED = """
 import time
 from pathlib import Path
-from modit.growth import Point, grow
+from modit.cost.growth import Point, grow
 from modit.settings import load_settings
 def measure(point, s):
     if point.items == 300: time.sleep(600)

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from conftest import ROOT, environment
-from modit.graph import main_stages, page_job, stage_jobs
-from modit.notebooks import experiments
+from modit.run.graph import main_stages, page_job, stage_jobs
+from modit.run.notebooks import experiments
 from modit.settings import load_settings
 
 PROFILES = ROOT/'workflow'/'profiles'

@@ -13,8 +13,8 @@ import pytest
 from conftest import ROOT
 from modit import candidates, evaluation, hppo, training
 from modit.experiments import deviations
-from modit.page import open_page
-from modit.report import read_reported
+from modit.run.page import open_page
+from modit.report.report import read_reported
 from modit.settings import load_settings
 
 TEXT = ROOT/'docs'/'deviations.md'

@@ -20,17 +20,17 @@ from nbformat.v4 import new_code_cell, new_notebook
 from tqdm import tqdm
 
 from conftest import ROOT, environment, two_at_a_time
-from modit import command
-from modit import page as pages
-from modit.command import main
+from modit.run import command
+from modit.run import page as pages
+from modit.run.command import main
 from modit.model import new_model
-from modit.notebooks import check_parameters, execute, notebook_parameters, page_constant
+from modit.run.notebooks import check_parameters, execute, notebook_parameters, page_constant
 from modit.ordering import Corpus, draw_groups, holdout_split, pattern_pools
-from modit.page import COMMITTED, open_page, redraw_page
+from modit.run.page import COMMITTED, open_page, redraw_page
 from modit.retrieval import VectorIndex
 from modit.settings import load_settings
 from modit.store import atomic_write, load_arrays, save_arrays, stream
-from modit.sweep import sweep
+from modit.run.sweep import sweep
 from modit.training import load_checkpoint, save_checkpoint
 
 ITEMS = stream(0, 'errors').normal(size=(50, 8)).astype(np.float32)
@@ -270,7 +270,7 @@ def test_what_breaks_off_a_bar_is_told_on_a_line_of_its_own(monkeypatch, capsys,
 
 
 def test_a_mistake_ends_the_process_with_2():
-    command = [sys.executable, '-c', 'from modit.command import main; main()', 'stage', 'nothing']
+    command = [sys.executable, '-c', 'from modit.run.command import main; main()', 'stage', 'nothing']
     run = subprocess.run(command, cwd=ROOT, env=environment(ROOT), capture_output=True, text=True)
     assert (run.returncode, run.stdout) == (2, '') and run.stderr.startswith('modit: stage')
     assert run.stderr.strip().count('\n') == 0

@@ -16,9 +16,9 @@ from matplotlib.patches import Patch
 from matplotlib.text import Text
 
 from conftest import EXPERIMENTS
-from modit import report
-from modit.notebooks import page_constant
-from modit.page import LEDGER, open_page
+from modit.report import report
+from modit.run.notebooks import page_constant
+from modit.run.page import LEDGER, open_page
 from modit.store import stream
 
 WIDTH = 7.5      # inches that a figure is shown at

@@ -12,16 +12,16 @@ import pytest
 import torch
 
 from conftest import ROOT, environment
-from modit import pipeline
-from modit.command import main
-from modit.folder import find_folder, folder_key, problems, read_facts, read_folder, write_folder
-from modit.headroom import check_folder, propose, settings_of, write_facts
+from modit.run import pipeline
+from modit.run.command import main
+from modit.data.folder import find_folder, folder_key, problems, read_facts, read_folder, write_folder
+from modit.serving.headroom import check_folder, propose, settings_of, write_facts
 from modit.ordering import ROLES, prepare_corpus
 from modit.retrieval import check_embeddings
-from modit.sessions import mixed_sessions, sessions_of
+from modit.data.sessions import mixed_sessions, sessions_of
 from modit.settings import Settings, load_settings, override
 from modit.store import stream
-from modit.synth import make_domain, make_world
+from modit.data.synth import make_domain, make_world
 
 S = load_settings('smoke')
 MADE = {name: make_domain(make_world(S), name, S) for name in ('D1', 'D2')}
@@ -340,8 +340,9 @@ def test_sizes_of_other_data_are_refused(two):
 
 KILLED = """
 import os, sys
-from modit import training, pipeline
-from modit.headroom import settings_of
+from modit import training
+from modit.run import pipeline
+from modit.serving.headroom import settings_of
 save, left = training.save_checkpoint, [1]
 def last_word(path, *given, **facts):
     save(path, *given, **facts)

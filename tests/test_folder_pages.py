@@ -4,10 +4,10 @@ import re
 import pytest
 
 from conftest import ROOT, WRITING, copy_repository, run_python
-from modit.folder import problems, write_folder
-from modit.report import read_cases
+from modit.data.folder import problems, write_folder
+from modit.report.report import read_cases
 from modit.settings import load_settings
-from modit.synth import make_domain, make_world
+from modit.data.synth import make_domain, make_world
 
 NAMES = ('mice', 'men-2', 'maps')
 OWN = dict(items='3000 3600 3000', clusters='12 12 12', heldout_clusters='3 3 3', valid_clusters='2 2 2',
@@ -45,7 +45,7 @@ PAGES = sorted((*MAIN, *re.findall(r"'(\d\d\d_\w+)'", PUBLIC)))
 RUN = """
 import importlib, matplotlib
 matplotlib.use('agg')
-from modit.page import open_page
+from modit.run.page import open_page
 for name in {}:
     page = open_page(name, profile='tiny', fresh=True)
     module = importlib.import_module(f'modit.experiments.{{name[4:]}}')

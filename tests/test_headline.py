@@ -9,8 +9,8 @@ from scipy.stats import t
 
 from conftest import ROOT
 from modit.experiments import lists
-from modit.page import open_page
-from modit.report import beside_rivals, read_cases
+from modit.run.page import open_page
+from modit.report.report import beside_rivals, read_cases
 from test_figures import SMALLEST, WIDTH, colours_of, is_allowed, overlapping, texts_of
 
 CLAIMS = ('C02', 'C09', 'C04', 'C13', 'C14', 'C18')

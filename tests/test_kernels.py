@@ -22,7 +22,7 @@ RUN = """
 import sys
 import numpy as np
 from modit.pairs import margin_pairs
-from modit.pipeline import get_corpus, get_history, get_pool
+from modit.run.pipeline import get_corpus, get_history, get_pool
 from modit.settings import load_settings
 
 s = load_settings('smoke')

@@ -16,7 +16,7 @@ from IPython.core.pylabtools import select_figure_formats
 from nbdev.test import test_nb as run_page
 
 from conftest import EXPERIMENTS, LIBRARY, ROOT, changed_files, environment, two_at_a_time
-from modit.text import why_absent
+from modit.data.text import why_absent
 
 PACKAGED = ('034_text', '039_public')  # pages that need packages from elsewhere
 
@@ -60,7 +60,7 @@ def test_page(page_runs, page):
 
 
 def test_experiment_at_smoke(changed_experiment):
-    command = [sys.executable, '-c', 'from modit.command import main; main()', 'run', changed_experiment.stem]
+    command = [sys.executable, '-c', 'from modit.run.command import main; main()', 'run', changed_experiment.stem]
     run = subprocess.run([*command, '--profile', 'smoke', '--fresh'], cwd=ROOT, env=environment(ROOT),
                          capture_output=True, text=True)
     assert run.returncode == 0, f'{changed_experiment.name} failed:\n{run.stderr[-3000:]}'

@@ -11,14 +11,15 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from conftest import ROOT, environment
-from modit import ordering, pipeline
-from modit.folder import write_folder
+from modit import ordering
+from modit.run import pipeline
+from modit.data.folder import write_folder
 from modit.ordering import Corpus, by_pattern, centroid, find_patterns, prepare_corpus
 from modit.retrieval import VectorIndex
 from modit.settings import load_settings
 from modit.sphere import row_lengths, unit_rows
 from modit.store import HalfRows, as_rows, keep_rows, open_rows, save_rows
-from modit.synth import load_domain, make_domain, make_world, save_domain
+from modit.data.synth import load_domain, make_domain, make_world, save_domain
 
 S = load_settings('smoke')
 D1 = make_domain(make_world(S), 'D1', S)
@@ -30,10 +31,10 @@ import resource
 import sys
 from pathlib import Path
 from modit.candidates import label_pool, static_candidates
-from modit.crossing import synthetic_domain
+from modit.data.crossing import synthetic_domain
 from modit.ordering import Corpus, prepare_corpus, training_cases
 from modit.settings import load_settings
-from modit.synth import load_domain, save_domain
+from modit.data.synth import load_domain, save_domain
 
 one = dict(domains=['D1'], items=[300_000], dim=128, clusters=[40], heldout_clusters=[4], valid_clusters=[4],
            train_rows=[100], normal_share=[.1], repetition=[1], sft_epochs=[1])

@@ -28,9 +28,10 @@ from IPython.core.pylabtools import select_figure_formats
 from PIL import Image
 
 from conftest import EXPERIMENTS, ROOT
-from modit import page, pipeline, report
-from modit.notebooks import short_name
-from modit.verdicts import give_reasons, update_claims
+from modit.run import page, pipeline
+from modit.report import report
+from modit.run.notebooks import short_name
+from modit.report.verdicts import give_reasons, update_claims
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from modit.candidates import Pool, static_candidates
-from modit.crossing import synthetic_sessions
+from modit.data.crossing import synthetic_sessions
 from modit.cpt import continue_pretraining
 from modit.hppo import VARIANTS, hppo_round
 from modit.ordering import Corpus, training_cases

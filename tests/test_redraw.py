@@ -8,8 +8,8 @@ import re
 import pytest
 
 from conftest import NO_KERNEL, copy_repository, results, run_python
-from modit.graph import has_scores
-from modit.notebooks import experiments, short_name
+from modit.run.graph import has_scores
+from modit.run.notebooks import experiments, short_name
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from conftest import EXPERIMENTS, LIBRARY, ROOT, copy_repository, run_python, tracked_files
-from modit import pipeline, source
-from modit.notebooks import executed_path, run_marker
+from modit.run import pipeline, source
+from modit.run.notebooks import executed_path, run_marker
 from modit.settings import Settings, load_settings, read_profiles
 from modit.store import named, runs_dir
 

@@ -18,15 +18,15 @@ import torch
 
 from conftest import ROOT, environment
 from modit.evaluation import case_noise
-from modit.fit import evaluate, fit, markdown_table
-from modit.folder import write_folder
-from modit.pipeline import get_corpus
-from modit.retriever import Retriever, config_hash, free_for_model, settings_alone
+from modit.serving.fit import evaluate, fit, markdown_table
+from modit.data.folder import write_folder
+from modit.run.pipeline import get_corpus
+from modit.serving.retriever import Retriever, config_hash, free_for_model, settings_alone
 from modit.settings import load_settings, override
-from modit.synth import make_domain, make_world
+from modit.data.synth import make_domain, make_world
 
 TINY = dict(pretrain_steps=6, hppo_cases=16, train_rows=[200], checkpoint_every=2)
-COMMAND = 'from modit.command import main; main()'
+COMMAND = 'from modit.run.command import main; main()'
 HEARS = 'import signal; signal.signal(signal.SIGINT, signal.default_int_handler)' # also in the background
 
 

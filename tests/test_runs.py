@@ -19,14 +19,14 @@ import pandas as pd
 import pytest
 
 from conftest import LABELS, NO_KERNEL, ROOT, copy_repository, digest, environment, results, run_python
-from modit.graph import is_ledger
-from modit.notebooks import experiments, page_constant
-from modit.page import open_page, slug
+from modit.run.graph import is_ledger
+from modit.run.notebooks import experiments, page_constant
+from modit.run.page import open_page, slug
 
 pytestmark = pytest.mark.slow
 LIMIT = 900  # seconds for one uninterrupted run
 MAIN = re.search(r"^MAIN = \((.*)\)$", (ROOT/'Snakefile').read_text(), re.M)[1].replace("'", '').split(', ')
-COMMAND = 'from modit.command import main; main()'
+COMMAND = 'from modit.run.command import main; main()'
 
 
 def start(copy, *argv):

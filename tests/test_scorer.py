@@ -11,17 +11,18 @@ import numpy as np
 import pytest
 
 from conftest import ROOT, environment
-from modit import pipeline, scorer
+from modit.run import pipeline
+from modit.data import scorer
 from modit.density import fit_predictor, predict_density, recall_density
 from modit.evaluation import average_pool, sample_cases, score_cases
-from modit.folder import problems, read_folder, write_folder
-from modit.headroom import check_folder, settings_of
+from modit.data.folder import problems, read_folder, write_folder
+from modit.serving.headroom import check_folder, settings_of
 from modit.ordering import ROLES, prepare_corpus
 from modit.retrieval import VectorIndex, search
-from modit.scorer import Scorer, Service
+from modit.data.scorer import Scorer, Service
 from modit.settings import load_settings
 from modit.store import stream
-from modit.synth import make_domain, make_world
+from modit.data.synth import make_domain, make_world
 
 IDS = np.array([f'item{i}' for i in range(40)], object)
 ODD = np.array([i % 2 for i in range(40)], bool)
@@ -104,7 +105,7 @@ def test_a_passing_failure_is_asked_again(tmp_path):
 KILLED = """
 import os, sys
 import numpy as np
-from modit.scorer import Scorer, Service
+from modit.data.scorer import Scorer, Service
 answered = open(sys.argv[2], 'a')
 def call(ids):
     if int(ids[0]) >= 20: os.kill(os.getpid(), 9)

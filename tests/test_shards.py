@@ -15,15 +15,16 @@ import pytest
 import torch
 
 from conftest import ROOT, environment
-from modit import command, milvus, pipeline, shards
+from modit.run import command, pipeline, shards
+from modit.index import milvus
 from modit.candidates import Pool
-from modit.graph import main_stages, stage_jobs
+from modit.run.graph import main_stages, stage_jobs
 from modit.hppo import VARIANTS, labelled_pool, prefer
 from modit.model import new_model
 from modit.ordering import Cases, prepare_corpus
 from modit.settings import load_settings
-from modit.shards import in_shards, labeller, shard_file
-from modit.synth import make_domain, make_world
+from modit.run.shards import in_shards, labeller, shard_file
+from modit.data.synth import make_domain, make_world
 
 S = load_settings('smoke')
 

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from conftest import EXPERIMENTS, LIBRARY, ROOT
-from modit.notebooks import notebook_parameters, page_constant
-from modit.page import LEDGER
+from modit.run.notebooks import notebook_parameters, page_constant
+from modit.run.page import LEDGER
 
 PAGES = LIBRARY + EXPERIMENTS
 every_page = pytest.mark.parametrize('page', PAGES, ids=lambda p: p.stem)

@@ -7,7 +7,7 @@ import pytest
 
 from conftest import EXPERIMENTS, LIBRARY, ROOT
 from modit.experiments.drawings import METHODS, joint_of_cases, nearest_case
-from modit.page import open_page
+from modit.run.page import open_page
 
 sys.path.insert(0, str(ROOT/'docs'))
 from docments import read_notebook, text_of  # noqa: E402

@@ -35,7 +35,7 @@ def done(words, runs, launcher=()):
 @pytest.fixture(scope='module')
 def stores(tmp_path_factory):
     "A preference run and all before it: made by one process, and by two."
-    words = ['-m', 'modit.command', 'stage', 'hppo', 'D4', '--variant', 'adaptive', '--profile', 'smoke']
+    words = ['-m', 'modit.run.command', 'stage', 'hppo', 'D4', '--variant', 'adaptive', '--profile', 'smoke']
     words += ['--overrides', json.dumps(TINY | HALF)]
     one, two = tmp_path_factory.mktemp('one'), tmp_path_factory.mktemp('two')
     with ThreadPoolExecutor(2) as pool:
@@ -73,7 +73,7 @@ def test_whoever_makes_a_stage_the_store_looks_alike(stores):
 
 RESUME = """
 import sys
-from modit.crossing import synthetic_sessions
+from modit.data.crossing import synthetic_sessions
 from modit.pretrain import pretrain
 from modit.settings import load_settings
 from modit.training import processes, save_checkpoint
@@ -122,7 +122,7 @@ def test_a_checkpoint_goes_on_with_another_number_of_processes(tmp_path):
 BAD = """
 import math, os, sys
 from importlib import import_module
-from modit.command import main
+from modit.run.command import main
 
 pretrain = import_module('modit.pretrain') # the module; modit.pretrain is its function
 usual, asked = pretrain.continuation_loss, []

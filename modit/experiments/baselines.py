@@ -10,10 +10,10 @@ import pandas as pd
 from ..baselines import GRIDS, attribute_only, filtered_neighbours, fit_ridge_map
 from ..baselines import pattern_direction, ridge_map, rocchio, steer
 from ..evaluation import average_pool, sample_cases
-from ..pipeline import get_corpus
-from ..report import Table, beside_rivals, by_method, look
+from ..run.pipeline import get_corpus
+from ..report.report import Table, beside_rivals, by_method, look
 from ..settings import require
-from ..verdicts import contrast, contrasts, judge, split_panels
+from ..report.verdicts import contrast, contrasts, judge, split_panels
 
 # %% ../../nbs/experiments/440_baselines.ipynb #c007
 def grids_of(

@@ -10,11 +10,11 @@ import pandas as pd
 
 from ..candidates import fan_candidates, static_candidates
 from ..evaluation import CASE_COLUMNS, protocol_counts, sample_cases, score_cases, serve
-from ..pipeline import get_corpus, get_model
-from ..report import Table, best_variants, by_method, look
+from ..run.pipeline import get_corpus, get_model
+from ..report.report import Table, best_variants, by_method, look
 from ..settings import require
-from ..stats import cluster_interval, paired_bootstrap
-from ..verdicts import contrast, contrasts, judge, split_panels, threshold_claim
+from ..report.stats import cluster_interval, paired_bootstrap
+from ..report.verdicts import contrast, contrasts, judge, split_panels, threshold_claim
 
 # %% ../../nbs/experiments/370_best_of_n.ipynb #c007
 READS = ('validation',)

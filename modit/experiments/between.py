@@ -6,10 +6,10 @@ __all__ = ['READS', 'SCORES', 'COLUMNS', 'GAIN', 'offered', 'run', 'beside_ends'
 # %% ../../nbs/experiments/455_between.ipynb #c004
 import pandas as pd
 
-from ..pipeline import get_corpus, get_model
-from ..report import Table, beside_rivals, best_variants, by_method, look
+from ..run.pipeline import get_corpus, get_model
+from ..report.report import Table, beside_rivals, best_variants, by_method, look
 from ..steering import check_shares, steered_policy
-from ..verdicts import contrasts, split_panels
+from ..report.verdicts import contrasts, split_panels
 
 # %% ../../nbs/experiments/455_between.ipynb #c009
 def offered(

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from ..report import VERDICTS, Table, legend_of, look, whisker, with_hppo
+from ..report.report import VERDICTS, Table, legend_of, look, whisker, with_hppo
 from ..settings import override, require
-from ..stats import holm, resample_counts
+from ..report.stats import holm, resample_counts
 from ..store import stream
-from ..verdicts import contrasts, judge, paired
+from ..report.verdicts import contrasts, judge, paired
 
 # %% ../../nbs/experiments/380_bootstrap.ipynb #c007
 READS = ('main', 'validation')

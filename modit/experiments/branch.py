@@ -13,12 +13,12 @@ import pandas as pd
 
 from ..evaluation import sample_cases, score_cases, serve, serving_dial
 from ..flow import guided_by
-from ..page import check_choice
-from ..pipeline import get_corpus, get_history, get_model
-from ..report import BLUE, GREEN, ORANGE, VERMILLION, Look, Table, legend_of, look, whisker
+from ..run.page import check_choice
+from ..run.pipeline import get_corpus, get_history, get_model
+from ..report.report import BLUE, GREEN, ORANGE, VERMILLION, Look, Table, legend_of, look, whisker
 from ..settings import override, require
 from ..sphere import normalize
-from ..verdicts import contrast
+from ..report.verdicts import contrast
 
 # %% ../../nbs/experiments/395_branch.ipynb #c007
 READS = ()

@@ -8,10 +8,10 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from ..hppo import VARIANTS
-from ..page import check_choice
-from ..pipeline import get_corpus, get_history, get_model
-from ..report import Table, by_method, legend_of, look, read_reported
-from ..verdicts import contrast, judge, weakest_in_each_cell
+from ..run.page import check_choice
+from ..run.pipeline import get_corpus, get_history, get_model
+from ..report.report import Table, by_method, legend_of, look, read_reported
+from ..report.verdicts import contrast, judge, weakest_in_each_cell
 
 # %% ../../nbs/experiments/340_candidate_pool.ipynb #c009
 READS = ()

@@ -11,7 +11,7 @@ import textwrap
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from ..report import NOT_RUN, VERDICTS, Table, figures_dir, legend_of, ring
+from ..report.report import NOT_RUN, VERDICTS, Table, figures_dir, legend_of, ring
 from ..settings import load_settings
 
 # %% ../../nbs/experiments/500_claims.ipynb #c007

@@ -11,8 +11,8 @@ import pandas as pd
 
 from ..evaluation import protocol_counts
 from ..ordering import ROLES
-from ..pipeline import get_corpus
-from ..report import BLUE, DARK, LIGHT, ORANGE, SKY, Table, read_reported
+from ..run.pipeline import get_corpus
+from ..report.report import BLUE, DARK, LIGHT, ORANGE, SKY, Table, read_reported
 from ..settings import load_settings
 
 # %% ../../nbs/experiments/300_data.ipynb #c007

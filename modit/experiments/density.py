@@ -11,10 +11,10 @@ import pandas as pd
 from sklearn.cluster import KMeans
 
 from ..density import predict_out_of_group, ranking_scores, recall_density, validation_splits
-from ..pipeline import get_corpus
-from ..report import BLUE, GREY, SKY, Look, Table
+from ..run.pipeline import get_corpus
+from ..report.report import BLUE, GREY, SKY, Look, Table
 from ..store import stream
-from ..verdicts import judge, threshold_claim
+from ..report.verdicts import judge, threshold_claim
 
 # %% ../../nbs/experiments/310_density.ipynb #c008
 READS = ()

@@ -14,7 +14,7 @@ import pandas as pd
 
 from ..density import ranking_scores
 from ..hppo import PATIENCE, VARIANTS
-from ..report import Table, look, read_reported
+from ..report.report import Table, look, read_reported
 from ..settings import PER_DOMAIN, load_settings, repo_root
 from ..store import atomic_write
 from ..training import learning_rate

@@ -17,12 +17,12 @@ from ..evaluation import average_pool, sample_cases, score_cases, serve
 from ..model import attention_mask
 from ..ordering import training_cases
 from ..pairs import margin_pairs, pareto_filter
-from ..pipeline import get_corpus, get_model, get_pool
-from ..report import BLUE, DARK, GREY, LIGHT, ORANGE, PURPLE, VERMILLION
-from ..report import best_variants, look, ring, with_hppo
+from ..run.pipeline import get_corpus, get_model, get_pool
+from ..report.report import BLUE, DARK, GREY, LIGHT, ORANGE, PURPLE, VERMILLION
+from ..report.report import best_variants, look, ring, with_hppo
 from ..sphere import normalize
 from ..store import stream
-from ..verdicts import scores_by_method
+from ..report.verdicts import scores_by_method
 
 # %% ../../nbs/experiments/470_drawings.ipynb #c006k
 READS = ('main', 'validation')

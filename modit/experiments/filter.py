@@ -8,10 +8,10 @@ __all__ = ['READS', 'SCORES', 'KINDS', 'SPLIT_LOOKS', 'after', 'numbers', 'score
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from ..pipeline import get_corpus, get_history, get_model
-from ..report import BLACK, GREY, Look, Table, legend_of, look, whisker
+from ..run.pipeline import get_corpus, get_history, get_model
+from ..report.report import BLACK, GREY, Look, Table, legend_of, look, whisker
 from ..settings import require
-from ..verdicts import contrast, judge, threshold_claim, weakest_in_each_cell
+from ..report.verdicts import contrast, judge, threshold_claim, weakest_in_each_cell
 
 # %% ../../nbs/experiments/355_filter.ipynb #c007
 READS = ()

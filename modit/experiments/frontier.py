@@ -11,12 +11,12 @@ from functools import partial
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from ..areas import area_contrasts, dial_means, dial_panels, reached_areas
+from .lib.areas import area_contrasts, dial_means, dial_panels, reached_areas
 from ..baselines import GRIDS, fit_ridge_map, ridge_map, rocchio, steer
 from ..evaluation import average_pool, serve, serving_dial
-from ..pipeline import get_corpus, get_model
-from ..report import Table, best_variants, legend_of, look, ring, whisker
-from ..verdicts import judge, weakest_in_each_cell
+from ..run.pipeline import get_corpus, get_model
+from ..report.report import Table, best_variants, legend_of, look, ring, whisker
+from ..report.verdicts import judge, weakest_in_each_cell
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c007
 READS = ('validation',)

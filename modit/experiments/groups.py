@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.patches import Patch
 
-from ..page import restricted, results_folder
-from ..replicate import SECOND
-from ..report import BLUE, DARK, LIGHT, VERMILLION, Look, Table
-from ..report import beside_rivals, legend_of, look, read_cases, read_reported, whisker
+from ..run.page import restricted, results_folder
+from ..run.replicate import SECOND
+from ..report.report import BLUE, DARK, LIGHT, VERMILLION, Look, Table
+from ..report.report import beside_rivals, legend_of, look, read_cases, read_reported, whisker
 from ..settings import override
-from ..verdicts import aside, contrasts
+from ..report.verdicts import aside, contrasts
 
 # %% ../../nbs/experiments/498_groups.ipynb #g007
 READS = ('main', 'validation', 'order', 'candidate_pool', 'rounds', 'best_of_n', 'seeds', 'baselines',

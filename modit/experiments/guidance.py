@@ -10,14 +10,14 @@ from functools import partial
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from ..audit import audit_labels
+from ..index.audit import audit_labels
 from ..candidates import fan_candidates, label_pool
 from ..evaluation import serve
 from ..ordering import training_cases
-from ..pipeline import get_corpus, get_model, get_rows, own_streams
-from ..report import BLACK, Look, Table, best_variants, legend_of, whisker
+from ..run.pipeline import get_corpus, get_model, get_rows, own_streams
+from ..report.report import BLACK, Look, Table, best_variants, legend_of, whisker
 from ..settings import require
-from ..verdicts import contrast, judge, threshold_claim, weakest_in_each_cell
+from ..report.verdicts import contrast, judge, threshold_claim, weakest_in_each_cell
 
 # %% ../../nbs/experiments/390_guidance.ipynb #c007
 READS = ('validation',)

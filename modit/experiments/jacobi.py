@@ -6,11 +6,11 @@ __all__ = ['READS', 'SCORES', 'KINDS', 'run', 'table', 'plot', 'claims']
 # %% ../../nbs/experiments/450_jacobi.ipynb #c004
 import pandas as pd
 
-from ..page import check_choice
-from ..pipeline import get_corpus, get_model
-from ..report import Table, by_method, look
+from ..run.page import check_choice
+from ..run.pipeline import get_corpus, get_model
+from ..report.report import Table, by_method, look
 from ..settings import CHOICES, override
-from ..verdicts import contrast, contrasts, judge, split_panels, weakest_in_each_cell
+from ..report.verdicts import contrast, contrasts, judge, split_panels, weakest_in_each_cell
 
 # %% ../../nbs/experiments/450_jacobi.ipynb #c009
 READS = ()

@@ -9,11 +9,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from ..fewer import PART, by_lot, lot, of_fewer
-from ..pipeline import get_corpus, get_history, get_model, get_pool, own_streams
-from ..report import BLACK, LIGHT, Look, Table, by_method, legend_of, look
+from .lib.fewer import PART, by_lot, lot, of_fewer
+from ..run.pipeline import get_corpus, get_history, get_model, get_pool, own_streams
+from ..report.report import BLACK, LIGHT, Look, Table, by_method, legend_of, look
 from ..settings import override
-from ..verdicts import contrast, contrasts, judge, split_panels
+from ..report.verdicts import contrast, contrasts, judge, split_panels
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c007
 def richer(s): return override(s, hppo_cases=PART*s.hppo_cases) # Settings with three times the cases

@@ -12,13 +12,13 @@ import pandas as pd
 
 from ..baselines import steer
 from ..evaluation import average_pool, sample_cases, serve
-from ..folder import find_folder
-from ..pipeline import get_corpus, get_domain, get_model
-from ..report import BLACK, DARK, GREEN, GREY, ORANGE, Look, Table
-from ..report import beside_rivals, best_variants, legend_of, look, whisker
+from ..data.folder import find_folder
+from ..run.pipeline import get_corpus, get_domain, get_model
+from ..report.report import BLACK, DARK, GREEN, GREY, ORANGE, Look, Table
+from ..report.report import beside_rivals, best_variants, legend_of, look, whisker
 from ..retrieval import search
 from ..settings import require
-from ..verdicts import contrasts
+from ..report.verdicts import contrasts
 
 # %% ../../nbs/experiments/485_lists.ipynb #c007
 def item_names(

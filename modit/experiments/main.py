@@ -18,11 +18,12 @@ from scipy.stats import binomtest
 from ..evaluation import average_pool, protocol_counts, sample_cases
 from ..hppo import VARIANTS
 from ..metrics import left_out_auc
-from ..pipeline import get_corpus, get_history, get_losses, get_model
-from ..report import GREY, LIGHT, Look, Table, best_variants, by_method, legend_of, look, ring, with_hppo
-from ..stats import paired_bootstrap, resample_counts
+from ..run.pipeline import get_corpus, get_history, get_losses, get_model
+from ..report.report import GREY, LIGHT, Look, Table, best_variants, by_method, legend_of, look, ring
+from ..report.report import with_hppo
+from ..report.stats import paired_bootstrap, resample_counts
 from ..store import stream
-from ..verdicts import and_also, contrast, judge, threshold_claim, weakest_in_each_cell
+from ..report.verdicts import and_also, contrast, judge, threshold_claim, weakest_in_each_cell
 
 # %% ../../nbs/experiments/320_main.ipynb #c007
 READS = ()

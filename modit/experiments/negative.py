@@ -15,12 +15,12 @@ import pandas as pd
 
 from ..candidates import fan_candidates
 from ..evaluation import sample_cases
-from ..pipeline import get_corpus, get_history, get_model, long_off_policy
-from ..report import BLUE, LIGHT, ORANGE, Look, Table, by_method, legend_of, look, whisker
+from ..run.pipeline import get_corpus, get_history, get_model, long_off_policy
+from ..report.report import BLUE, LIGHT, ORANGE, Look, Table, by_method, legend_of, look, whisker
 from ..settings import override, require
-from ..stats import holm, paired_bootstrap
-from ..verdicts import contrast, contrasts, draw_differences, judge, threshold_claim
-from ..verdicts import weakest_in_each_cell
+from ..report.stats import holm, paired_bootstrap
+from ..report.verdicts import contrast, contrasts, draw_differences, judge, threshold_claim
+from ..report.verdicts import weakest_in_each_cell
 
 # %% ../../nbs/experiments/430_negative.ipynb #c007
 READS = ()

@@ -8,11 +8,12 @@ __all__ = ['READS', 'SCORES', 'ORDERS', 'run', 'columns', 'light', 'single_domai
 import pandas as pd
 
 from ..evaluation import protocol_counts
-from ..pipeline import get_corpus, get_model
-from ..report import Table, by_method, look
+from ..run.pipeline import get_corpus, get_model
+from ..report.report import Table, by_method, look
 from ..settings import override
-from ..stats import paired_bootstrap
-from ..verdicts import contrast, contrasts, judge, split_panels, threshold_claim, weakest_in_each_cell
+from ..report.stats import paired_bootstrap
+from ..report.verdicts import contrast, contrasts, judge, split_panels, threshold_claim
+from ..report.verdicts import weakest_in_each_cell
 
 # %% ../../nbs/experiments/330_order.ipynb #c007
 READS = ()

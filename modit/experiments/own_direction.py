@@ -12,11 +12,11 @@ import pandas as pd
 
 from ..baselines import steer
 from ..evaluation import average_pool
-from ..pipeline import get_corpus, get_model
-from ..report import Table, beside_rivals, best_variants, by_method, look
+from ..run.pipeline import get_corpus, get_model
+from ..report.report import Table, beside_rivals, best_variants, by_method, look
 from ..settings import require
 from ..steering import along_own, check_shares, own_directions, steered_policy
-from ..verdicts import contrast, contrasts, judge, split_panels, weakest_in_each_cell
+from ..report.verdicts import contrast, contrasts, judge, split_panels, weakest_in_each_cell
 
 # %% ../../nbs/experiments/462_own_direction.ipynb #c007
 def items_around(

@@ -10,10 +10,10 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from ..hppo import VARIANTS
-from ..pipeline import get_corpus, get_history, get_model
-from ..report import BLACK, ORANGE, SKY, Look, Table, by_method, legend_of, look
+from ..run.pipeline import get_corpus, get_history, get_model
+from ..report.report import BLACK, ORANGE, SKY, Look, Table, by_method, legend_of, look
 from ..settings import override, require
-from ..verdicts import contrast, contrasts, draw_differences, judge, weakest_in_each_cell
+from ..report.verdicts import contrast, contrasts, draw_differences, judge, weakest_in_each_cell
 
 # %% ../../nbs/experiments/350_pareto.ipynb #c007
 READS = ('main',)

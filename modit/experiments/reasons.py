@@ -19,15 +19,15 @@ from ..evaluation import sample_cases, serve
 from ..flow import sample_time
 from ..hppo import implicit_scores, pair_margins
 from ..pairs import margin_pairs, pareto_filter
-from ..pipeline import get_corpus, get_history, get_model, get_pool
-from ..report import BLACK, DARK, GREY, LIGHT, Look, Table, best_variants, legend_of, look, whisker
+from ..run.pipeline import get_corpus, get_history, get_model, get_pool
+from ..report.report import BLACK, DARK, GREY, LIGHT, Look, Table, best_variants, legend_of, look, whisker
 from ..retrieval import VectorIndex, search
-from ..rewards import local_reward, selected_bank
+from .lib.rewards import local_reward, selected_bank
 from ..settings import override, require
 from ..sphere import normalize, sample_sphere
-from ..stats import ratio_interval
+from ..report.stats import ratio_interval
 from ..store import stream
-from ..verdicts import aside, contrast
+from ..report.verdicts import aside, contrast
 
 # %% ../../nbs/experiments/480_reasons.ipynb #c007
 READS = ('validation',)

@@ -8,9 +8,9 @@ __all__ = ['READS', 'SCORES', 'RANK', 'PARTS', 'CAPTION', 'AGREE', 'KEY', 'run',
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from ..page import read_ledger, results_folder
-from ..replicate import SECOND
-from ..report import BLUE, GREY, NOT_RUN, VERMILLION, Look, Table, legend_of
+from ..run.page import read_ledger, results_folder
+from ..run.replicate import SECOND
+from ..report.report import BLUE, GREY, NOT_RUN, VERMILLION, Look, Table, legend_of
 
 # %% ../../nbs/experiments/495_replicate.ipynb #c007
 READS = ('claims', 'claim-cells')

@@ -10,10 +10,10 @@ import re
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from ..pipeline import get_corpus, get_model
-from ..report import BLACK, GREY, Look, Table, by_method, legend_of, look, read_reported
+from ..run.pipeline import get_corpus, get_model
+from ..report.report import BLACK, GREY, Look, Table, by_method, legend_of, look, read_reported
 from ..settings import override, require
-from ..verdicts import aside, contrast, contrasts, draw_differences, judge, weakest_in_each_cell
+from ..report.verdicts import aside, contrast, contrasts, draw_differences, judge, weakest_in_each_cell
 
 # %% ../../nbs/experiments/360_rounds.ipynb #c007
 def at_budget(

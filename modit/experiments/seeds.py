@@ -6,10 +6,10 @@ __all__ = ['READS', 'SCORES', 'methods', 'scores_of_run', 'run', 'table', 'plot'
 # %% ../../nbs/experiments/410_seeds.ipynb #c004
 import pandas as pd
 
-from ..pipeline import get_corpus, get_history, get_model
-from ..report import Table, by_method, look
+from ..run.pipeline import get_corpus, get_history, get_model
+from ..report.report import Table, by_method, look
 from ..settings import override, require
-from ..verdicts import contrast, contrasts, judge, split_panels, weakest_in_each_cell
+from ..report.verdicts import contrast, contrasts, judge, split_panels, weakest_in_each_cell
 
 # %% ../../nbs/experiments/410_seeds.ipynb #c007
 READS = ()

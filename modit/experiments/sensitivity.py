@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import studentized_range
 
-from ..pipeline import get_corpus, get_history, get_model
-from ..report import BLACK, DARK, GREY, LIGHT, Look, Table
+from ..run.pipeline import get_corpus, get_history, get_model
+from ..report.report import BLACK, DARK, GREY, LIGHT, Look, Table
 from ..settings import override
-from ..verdicts import contrast, contrasts, judge, split_panels, threshold_claim
+from ..report.verdicts import contrast, contrasts, judge, split_panels, threshold_claim
 
 # %% ../../nbs/experiments/400_sensitivity.ipynb #c007
 READS = ('seeds',)

@@ -17,12 +17,12 @@ from ..candidates import fan_candidates
 from ..evaluation import average_pool, case_noise, serve
 from ..flow import unconditional
 from ..metrics import score_queries
-from ..pipeline import get_corpus, get_model
-from ..report import Table, beside_rivals, best_variants, by_method, look
+from ..run.pipeline import get_corpus, get_model
+from ..report.report import Table, beside_rivals, best_variants, by_method, look
 from ..retrieval import search
 from ..settings import require
 from ..sphere import normalize
-from ..verdicts import contrasts, split_panels
+from ..report.verdicts import contrasts, split_panels
 
 # %% ../../nbs/experiments/467_serving.ipynb #c007
 @torch.no_grad()

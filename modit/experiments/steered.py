@@ -10,10 +10,11 @@ from itertools import product
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from ..pipeline import get_corpus, get_model
-from ..report import VERDICTS, Table, beside_rivals, best_variants, by_method, legend_of, look, whisker
+from ..run.pipeline import get_corpus, get_model
+from ..report.report import VERDICTS, Table, beside_rivals, best_variants, by_method, legend_of, look
+from ..report.report import whisker
 from ..steering import check_shares, steered_policy
-from ..verdicts import contrast, judge, weakest_in_each_cell
+from ..report.verdicts import contrast, judge, weakest_in_each_cell
 
 # %% ../../nbs/experiments/460_steered.ipynb #c009
 def asked(scale, share=1., eta=0.): return dict(scale=scale, share=share, step=eta) # of `steered_policy`

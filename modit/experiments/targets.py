@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 from ..ordering import centroid
-from ..pipeline import get_corpus, get_model
-from ..report import Table, legend_of, look
+from ..run.pipeline import get_corpus, get_model
+from ..report.report import Table, legend_of, look
 from ..settings import override, require
-from ..verdicts import contrast, contrasts, draw_differences, judge, weakest_in_each_cell
+from ..report.verdicts import contrast, contrasts, draw_differences, judge, weakest_in_each_cell
 
 # %% ../../nbs/experiments/420_targets.ipynb #c007
 READS = ()

@@ -9,12 +9,12 @@ from functools import partial
 import pandas as pd
 import torch
 
-from ..areas import area_contrasts, dial_means, dial_panels, reached_areas
+from .lib.areas import area_contrasts, dial_means, dial_panels, reached_areas
 from ..evaluation import serve
-from ..pipeline import get_corpus, get_model
-from ..report import Table, beside_rivals, best_variants, by_method, legend_of, look
-from ..verdicts import judge
-from ..wishes import told
+from ..run.pipeline import get_corpus, get_model
+from ..report.report import Table, beside_rivals, best_variants, by_method, legend_of, look
+from ..report.verdicts import judge
+from .lib.wishes import told
 
 # %% ../../nbs/experiments/468_told.ipynb #c017
 READS = ('main', 'validation', 'baselines', 'frontier')

@@ -14,10 +14,10 @@ import pandas as pd
 from scipy.stats import norm
 
 from ..density import ranking_scores
-from ..fewer import by_lot
-from ..report import beside_rivals, look, read_reported, with_hppo
-from ..stats import ratio_interval
-from ..verdicts import because, contrast, contrasts, paired, power
+from .lib.fewer import by_lot
+from ..report.report import beside_rivals, look, read_reported, with_hppo
+from ..report.stats import ratio_interval
+from ..report.verdicts import because, contrast, contrasts, paired, power
 
 # %% ../../nbs/experiments/490_why.ipynb #c007
 READS = ('claims', 'main', 'validation', 'order', 'rounds', 'filter', 'pareto', 'guidance',

@@ -48,7 +48,7 @@ def stage_site(
     "Lay out everything: pages, sections, API, texts."
     stage, notebooks = Stage(folder), all_notebooks()
     pages = {n.number: n for n in notebooks}
-    sections = {name: [n for n in notebooks if s.first <= n.number < s.end] for name, s in SECTIONS.items()}
+    sections = {name: [n for n in notebooks if n.room in s.rooms] for name, s in SECTIONS.items()}
     sections = {name: found for name, found in sections.items() if found}
     for notebook in notebooks: stage_notebook(stage, notebook, pages)
     for name, found in sections.items(): stage_section(stage, name, found)

@@ -42,7 +42,10 @@ class Notebook:
     def name(self): return self.path.stem[4:]
 
     @property
-    def module(self): return f'modit.{"experiments." if self.experiment else ""}{self.name}'
+    def module(self): return '.'.join(['modit', *self.path.parent.relative_to(ROOT/'nbs').parts, self.name])
+
+    @property
+    def room(self): return self.path.parent.relative_to(ROOT/'nbs').as_posix() # '.' for the method
 
     @property
     def link(self): return f'/{self.path.relative_to(ROOT).as_posix()}'
@@ -72,7 +75,7 @@ def read_notebook(
 
 def all_notebooks() -> list:
     "Every page of the repository, by number."
-    found = [*(ROOT/'nbs').glob('*.ipynb'), *(ROOT/'nbs'/'experiments').glob('*.ipynb')]
+    found = [p for p in (ROOT/'nbs').rglob('*.ipynb') if '.ipynb_checkpoints' not in p.parts]
     return sorted(map(read_notebook, found), key=lambda n: n.path.stem)
 
 

@@ -15,24 +15,26 @@ LANGUAGE = dict(kernelspec=dict(name='python3', display_name='Python 3', languag
 
 @dataclass
 class Section:
-    "Pages that stand together."
+    "Pages that stand together: those of some folders of nbs."
     title: str
-    first: str # number of its first page
-    end: str   # number behind its last page
+    rooms: tuple
     about: str
 
 
 SECTIONS = dict(
-    tutorials=Section('Your own data', '280', '300', 'From a folder of embeddings to a list of items.'),
     method=Section(
-        'The method', '000', '200', 'In the order of their numbers, these pages are the method: each '
-        'explains one idea, shows it, checks it, and exports the code of one module.'),
+        'The method', ('.',), 'In the order of their numbers, these pages are the method: each explains one '
+        'idea, shows it, checks it, and exports the code of one module.'),
+    data=Section(
+        'Data and indexes', ('data', 'index'), 'The synthetic worlds, folders of your own, public data; and '
+        'what searches them.'),
+    serving=Section('Your own models', ('serve',), 'From a folder of embeddings to a list of items.'),
     machinery=Section(
-        'Reports and machinery', '200', '280', 'From scores to tables, figures and verdicts; and what makes, '
-        'stores, runs and measures everything.'),
+        'Reports and machinery', ('report', 'run', 'cost'), 'From scores to tables, figures and verdicts; '
+        'what makes, stores and runs everything, and what it costs.'),
     experiments=Section(
-        'Experiments', '300', '999', 'One question a page: a table or a figure of the paper, or a comparison '
-        'of our own, with the verdicts on its claims, and what it cannot show.'))
+        'Experiments', ('experiments', 'experiments/lib'), 'One question a page: a table or a figure of the '
+        'paper, or a comparison of our own, with the verdicts on its claims, and what it cannot show.'))
 
 
 def with_facts(

@@ -29,9 +29,9 @@ The whole method on a toy domain; nbs/005_method.ipynb explains it line by line:
 The numbers are Joint: of the items that a query retrieves, the share that has the attribute and
 belongs to the seeds' pattern.
 
-A name is imported when it is first asked for. `modit.pretrain` and `modit.serving.fit` are functions. The
-modules of these names are reached by `from modit.serving.fit import metrics_of`, or as a whole by
-`importlib.import_module('modit.serving.fit')`.
+A name is imported when it is first asked for. `modit.pretrain` is a function; the module of this name
+is reached by `from modit.pretrain import continuation_loss`, or as a whole by
+`importlib.import_module('modit.pretrain')`.
 """
 import sys
 from importlib import import_module
@@ -40,13 +40,14 @@ from types import ModuleType
 __version__ = "0.1.0"
 
 _HOME = dict( # name: the module that defines it
-    load_settings='settings', synthetic_domain='crossing', synthetic_sessions='crossing', prepare_corpus='ordering',
+    load_settings='settings', synthetic_domain='data.crossing', synthetic_sessions='data.crossing',
+    prepare_corpus='ordering',
     pretrain='pretrain', continue_pretraining='cpt', finetune='sft',
     labelled_pool='hppo', prefer='hppo', VARIANTS='hppo',
     sample_cases='evaluation', average_pool='evaluation', serve='evaluation',
     score_cases='evaluation', evaluate='evaluation',
-    write_folder='folder', check_folder='headroom', settings_of='headroom', own_domain='scorer',
-    fit='fit', Retriever='retriever')
+    write_folder='data.folder', own_domain='data.scorer', check_folder='serving.headroom',
+    settings_of='serving.headroom', fit='serving.fit', Retriever='serving.retriever')
 __all__ = [*_HOME]
 
 

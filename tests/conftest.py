@@ -19,8 +19,15 @@ os.environ.setdefault('OMP_NUM_THREADS', '1')
 os.environ.setdefault('MPLBACKEND', 'agg')
 torch.set_num_threads(1)
 
-LIBRARY = sorted((ROOT/'nbs').glob('*.ipynb'))
 EXPERIMENTS = sorted((ROOT/'nbs'/'experiments').glob('*.ipynb'))
+PAGES = [p for p in (ROOT/'nbs').rglob('*.ipynb') if '.ipynb_checkpoints' not in p.parts]
+LIBRARY = sorted({*PAGES} - {*EXPERIMENTS}, key=lambda p: p.stem)
+
+
+def module_of(page):
+    "The module that a page exports, such as data.synth."
+    return '.'.join([*page.parent.relative_to(ROOT/'nbs').parts, page.stem[4:]])
+
 
 # The paper's numbered tables and figures, by LaTeX label: figures/reported names them all.
 REPORTED = (ROOT/'figures'/'reported'/'README.md').read_text()

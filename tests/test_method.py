@@ -91,7 +91,7 @@ print('loaded', *loaded)
 
 def test_the_lines_load_the_method_and_a_world():
     *_, line = run_python(f'{LINES}\n{LOADED}', ROOT).splitlines()
-    assert {*line.split()[1:]} - {*CORE} == {'crossing', 'synth'}
+    assert {*line.split()[1:]} - {*CORE} == {'data', 'data.crossing', 'data.synth'}
 
 
 # ---- the names
@@ -113,17 +113,15 @@ def test_an_unknown_name_is_met_with_the_nearest():
 
 
 QUIET = """
-import sys, time
-start = time.perf_counter()
+import sys
 import modit
-took = time.perf_counter() - start
-print(took, *[x for x in ('torch', 'numpy', 'pandas', 'matplotlib', 'faiss', 'sklearn') if x in sys.modules])
+print('heavy', *[x for x in ('torch', 'numpy', 'pandas', 'matplotlib', 'faiss', 'sklearn') if x in sys.modules])
 """
 
 
 def test_the_package_alone_imports_nothing_heavy():
-    took, *heavy = run_python(QUIET, ROOT).split()
-    assert not heavy and float(took) < .2
+    _, *heavy = run_python(QUIET, ROOT).split()
+    assert not heavy
 
 
 # Functions that share the name of their module, reached before and after the module was imported.
@@ -148,7 +146,7 @@ print(*names)
 
 
 def test_a_function_keeps_its_name_from_a_module():
-    assert run_python(SHARED, ROOT).split() == ['pretrain', 'fit']
+    assert run_python(SHARED, ROOT).split() == ['pretrain']
 
 
 def test_a_name_that_is_a_module_too_is_that_module_s_function():

@@ -9,7 +9,7 @@ from dataclasses import fields
 import pandas as pd
 import pytest
 
-from conftest import EXPERIMENTS, LIBRARY, ROOT, copy_repository, run_python, tracked_files
+from conftest import EXPERIMENTS, LIBRARY, ROOT, copy_repository, module_of, run_python, tracked_files
 from modit.run import pipeline, source
 from modit.run.notebooks import executed_path, run_marker
 from modit.settings import Settings, load_settings, read_profiles
@@ -89,7 +89,7 @@ def test_the_method_imports_nothing_but_itself(module):
 
 def test_what_the_method_names_is_there():
     texts = [(ROOT/'modit'/f'{name}.py').read_text() for name in CORE]
-    words = set(re.findall(r"'(modit\.\w+:\w+)'", '\n'.join(texts)))
+    words = set(re.findall(r"'(modit\.[\w.]+:\w+)'", '\n'.join(texts)))
     assert len(words) > 5 and all(callable(named(word)) for word in words)
 
 
@@ -105,7 +105,7 @@ for module in {}: importlib.import_module(f'modit.{{module}}')
 
 def test_the_method_needs_no_extra():
     plain = ('pipeline', 'retriever', 'fit')
-    method = [p.stem[4:] for p in LIBRARY if p.stem < '200' or p.stem[4:] in plain]
+    method = [module_of(p) for p in LIBRARY if p.stem < '200' or p.stem[4:] in plain]
     method.remove('method')  # page 005 shows it all and exports nothing
     run_python(WITHOUT.format(EXTRAS, method), ROOT)
 
@@ -176,7 +176,7 @@ def stage_keys(tmp_path, monkeypatch):
     "The key of every stage, and the folder of a copy of the modules that keys are made from."
     copy = copy_repository(tmp_path/'modit')/'modit'
     memory = [f for f in (*vars(source).values(), *vars(pipeline).values()) if hasattr(f, 'cache_clear')]
-    monkeypatch.setattr(source, 'module_file', lambda name: copy/f'{name}.py')
+    monkeypatch.setattr(source, 'PACKAGE', copy)
     s = load_settings('smoke')
     def keys():
         for function in memory: function.cache_clear()

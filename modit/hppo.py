@@ -123,9 +123,12 @@ VARIANTS = dict(
     same_cases=Variant('Same cases', 'rounds', new_cases=False, stop=False),
     adaptive_through=Variant('Adaptive, no stop', 'filter', stop=False, extends='adaptive'),
     pareto_through=Variant('Pareto, no stop', 'filter', tolerance=0., stop=False, extends='pareto'),
-    proxy=Variant('Predicted reward', 'negative', reward='modit.experiments.lib.rewards:proxy_pool', **SINGLE),
-    local=Variant('Local reward', 'negative', reward='modit.experiments.lib.rewards:local_pool', **SINGLE),
-    bank=Variant('Bank of selected cases', 'negative', reward='modit.experiments.lib.rewards:bank_pool', **SINGLE))
+    proxy=Variant(
+        'Predicted reward', 'negative', reward='modit.experiments.lib.rewards:proxy_pool', **SINGLE),
+    local=Variant(
+        'Local reward', 'negative', reward='modit.experiments.lib.rewards:local_pool', **SINGLE),
+    bank=Variant(
+        'Bank of selected cases', 'negative', reward='modit.experiments.lib.rewards:bank_pool', **SINGLE))
 
 def looked_up(s, value): return getattr(s, value) if isinstance(value, str) else value # a field, in numbers
 

@@ -79,7 +79,8 @@ class Flat:
 
 # %% ../nbs/040_retrieval.ipynb #c014
 ENGINES = dict( # word: what makes an engine of the items
-    hnsw='modit.index.engines:hnsw_index', ivf='modit.index.engines:lists_index', ivf_disk='modit.index.engines:disk_index',
+    hnsw='modit.index.engines:hnsw_index', ivf='modit.index.engines:lists_index',
+    ivf_disk='modit.index.engines:disk_index',
     milvus='modit.index.milvus:MilvusIndex')
 
 def open_engine(

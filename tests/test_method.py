@@ -115,7 +115,8 @@ def test_an_unknown_name_is_met_with_the_nearest():
 QUIET = """
 import sys
 import modit
-print('heavy', *[x for x in ('torch', 'numpy', 'pandas', 'matplotlib', 'faiss', 'sklearn') if x in sys.modules])
+heavy = ('torch', 'numpy', 'pandas', 'matplotlib', 'faiss', 'sklearn')
+print('heavy', *[x for x in heavy if x in sys.modules])
 """
 
 

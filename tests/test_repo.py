@@ -203,7 +203,7 @@ def test_a_key_sees_what_code_does_and_not_its_words(stage_keys):
     assert 'Indeed.' in (copy/'hppo.py').read_text()
     assert keys() == before, 'a comment or a docstring would train models again'
     (copy/'pairs.py').rename(copy/'couples.py')
-    for path in (copy/'hppo.py', copy/'rewards.py'):
+    for path in (copy/'hppo.py', copy/'experiments'/'lib'/'rewards.py'):
         path.write_text(path.read_text().replace('from .pairs import', 'from .couples import'))
     assert keys() == before, 'a module that moves would train models again'
     path = copy/'couples.py'

@@ -18,9 +18,10 @@ import torch
 
 from conftest import ROOT, environment
 from modit.evaluation import case_noise
-from modit.serving.fit import evaluate, fit, markdown_table
 from modit.data.folder import write_folder
 from modit.run.pipeline import get_corpus
+from modit.serving.fit import evaluate, fit, markdown_table
+from modit.serving.headroom import FEW
 from modit.serving.retriever import Retriever, config_hash, free_for_model, settings_alone
 from modit.settings import load_settings, override
 from modit.data.synth import make_domain, make_world
@@ -338,6 +339,17 @@ def test_the_card_has_the_scores_and_evaluation_repeats_them(loaded, shoes):
         assert word in loaded.card
     s = override(loaded.settings, folders=[str(shoes)])
     assert f'{get_corpus(s, "shoes").attribute.mean():.1%} have the attribute' in loaded.card
+
+
+def test_intervals_are_of_five_patterns_and_within_what_shares_can_be(loaded, shoes):
+    rows = pd.DataFrame(loaded.about['metrics'])
+    few = rows.patterns < FEW
+    assert few.any() and rows[few].low.isna().all() and rows[few].high.isna().all()
+    mean = ~rows.what.str.contains(' - ') & ~few
+    assert rows[mean].low.between(0, 1).all() and rows[mean].high.between(0, 1).all()
+    over = evaluate(shoes/'model').set_index('split').over
+    assert over['pattern'].str.endswith('pattern: no interval').all()
+    assert 'nothing can be judged' in loaded.card
 
 
 def test_evaluation_refuses_other_labels_and_other_splits(shoes, tmp_path):

@@ -52,7 +52,7 @@ def _refuse_outside(retrieved, size):
 # %% ../nbs/050_metrics.ipynb #c022
 def score_queries(
     retrieved,    # (n, K) ids of items
-    attribute,    # (N,) bool, is the item positive; or a scorer of page 038
+    attribute,    # (N,) bool, is the item positive; or a scorer of page scorer
     pattern,      # (N,) int, the item's pattern
     case_pattern, # (n,) int, the pattern of each query's seeds
 ) -> pd.DataFrame: # one row a query: attr, same, joint, cond

@@ -107,7 +107,7 @@ class Corpus:
     probe: np.ndarray     # (d,) float32, the predictor's weights
     index_kind: str = 'flat' # of the retrieval index, `Settings.index`
     block: int = 256         # queries that the index searches together
-    scorer: object = None    # labels on demand (page 038), never saved; None: `attribute` says all
+    scorer: object = None    # labels on demand (page scorer), never saved; None: `attribute` says all
 
     @property
     def labels(self): return self.attribute if self.scorer is None else self.scorer # of retrieved items

@@ -1,4 +1,4 @@
-"""The method in a dozen lines: what `import modit` offers; its docstring, README and page 005 agree."""
+"""The method in a dozen lines: what `import modit` offers; its docstring, README and page method agree."""
 import json
 import re
 import sys
@@ -62,7 +62,7 @@ def test_readme_shows_the_same_lines():
 
 
 def sources(kind):
-    "Cells of page 005 of one kind."
+    "Cells of page method of one kind."
     return [''.join(c['source']) for c in json.loads(PAGE.read_text())['cells'] if c['cell_type'] == kind]
 
 

@@ -203,7 +203,8 @@ LISTS = {'library': (LIBRARY, 'nbs/README.md'), 'experiments': (EXPERIMENTS, 'nb
 @pytest.mark.parametrize('pages, text', LISTS.values(), ids=LISTS)
 def test_every_page_is_listed_in_its_folder(pages, text):
     listed = (ROOT/text).read_text()
-    assert not [p.name for p in pages if f']({p.name})' not in listed]
+    folder = (ROOT/text).parent
+    assert not [p.stem for p in pages if f']({p.relative_to(folder).as_posix()})' not in listed]
 
 
 def test_the_list_of_experiments_has_their_questions():

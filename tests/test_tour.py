@@ -106,7 +106,7 @@ def test_the_tour_shows_the_headline_table():
 
 @pytest.fixture(scope='module')
 def drawn():
-    "The points of page 470, and the cases that it chooses from."
+    "The points of page drawings, and the cases that it chooses from."
     p = open_page('470_drawings', profile='mini')
     points = pd.read_csv(p.folder/'cases'/'drawings.csv.gz')
     return p, points, joint_of_cases(p.read_other('main'), p.read_other('validation'), p)

@@ -40,7 +40,7 @@ class FolderDomain:
     patterns: tuple = ()        # their names
     modality: np.ndarray = None # (N,) text
     sessions: list = None       # of arrays of item rows
-    scorer: object = None       # labels on demand (page 038)
+    scorer: object = None       # labels on demand (page scorer)
 
 # %% ../../nbs/data/037_folder.ipynb #c008
 def write_folder(

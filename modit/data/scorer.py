@@ -248,7 +248,7 @@ def own_domain(
     domain = read_folder(s.of('folders', name), scorer is not None, rows)
     found, wanted = domain.items.shape, (s.of('items', name), s.dim)
     said = f'{name}: {found[0]} items of dimension {found[1]}, and settings for {wanted[0]} of {wanted[1]}'
-    require(found == wanted, f'{said}; take settings_of (page 155)')
+    require(found == wanted, f'{said}; take settings_of (page headroom)')
     return replace(domain, scorer=scorer)
 
 # %% ../../nbs/data/038_scorer.ipynb #c040

@@ -108,7 +108,7 @@ def of_rounds(
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c030
 def attr_by_scale(
-    served,   # rows of page 395
+    served,   # rows of page branch
     kind:str, # every or frozen: whose unconditional velocity guides
     p,        # Page: splits, guidance_scales
 ) -> str:
@@ -203,7 +203,7 @@ Each row has what the paper says, what is done here at profile `{profile}`, why,
 measured, explain or hold it. A list with slashes has one value a domain. {page} writes this text; its \
 numbers are read from the settings, the code and the committed scores. The paper's data are private, so \
 values of Joint cannot be compared with the paper's; directions can. The words, D1 to D4 and CPT among \
-them, are explained in [000](../nbs/000_settings.ipynb).
+them, are explained in [settings](../nbs/000_settings.ipynb).
 """
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c051
@@ -213,7 +213,7 @@ def linked(
     "Pages as links from a text in docs."
     root = repo_root()
     paths = [next((root/'nbs').rglob(f'{name}.ipynb')) for name in names.split()]
-    return ', '.join(f'[{path.stem}]({os.path.relpath(path, root/"docs")})' for path in paths)
+    return ', '.join(f'[{path.stem[4:]}]({os.path.relpath(path, root/"docs")})' for path in paths)
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c054
 def text_of(

@@ -32,8 +32,8 @@ SCORES = ('drawings',)
 METHODS = ('average', 'sft', 'hppo') # whose means the case is to be near to
 
 def joint_of_cases(
-    main,       # scores of page 320
-    validation, # of page 320 too
+    main,       # scores of page main
+    validation, # of page main too
     p,          # Page: domains and splits, the first of each
 ) -> pd.DataFrame: # (domain, split, case, pattern) by METHODS
     "Joint of every case of the cell that is drawn."

@@ -98,7 +98,7 @@ def banked(
     few,    # Pool, the cases that are asked
     s,      # Settings: k, margin
 ) -> np.ndarray: # (n, c) Joint
-    "Rewards by the bank of selected cases (page 175)."
+    "Rewards by the bank of selected cases (page rewards)."
     (n, c, d), bank = few.candidates.shape, selected_bank(pool, corpus, s)
     place = np.full(len(corpus.items), -1)
     place[bank] = np.arange(len(bank))

@@ -163,7 +163,7 @@ def whose(
     words = f'Patterns whose cases a round saw gain {span(rows.seen)} on held-out items'
     return f'{words}, the others {span(rows.others)}', mostly(rows.verdict == 'holds')
 
-def _untested(p): # what page 305 lists, and no committed score has tried
+def _untested(p): # what page deviations lists, and no committed score has tried
     return f'Guided tail anchor (a mistake) and β {p.s.beta:g} were not tested as a cause (305_deviations).'
 
 # %% ../../nbs/experiments/490_why.ipynb #w0231

@@ -55,7 +55,7 @@ def open_client(
     return MilvusClient(uri, token=os.environ.get('MODIT_MILVUS_TOKEN', ''), timeout=timeout)
 
 # %% ../../nbs/index/044_milvus.ipynb #c014
-GRAPH = dict(M=32, efConstruction=200) # of the server's neighbourhood graph, as wide as ours on page 031
+GRAPH = dict(M=32, efConstruction=200) # of the server's neighbourhood graph, as wide as ours on page engines
 WIDTH = 256                            # of the search in it
 
 def make_collection(

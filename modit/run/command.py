@@ -214,7 +214,7 @@ def add_stage(
 ):
     "The subcommand that makes a stage."
     sub = add_command(subs, 'stage', _stage, 'make one stage, and what it is made from')
-    sub.add_argument('stage', help='domain, corpus, pretrained, cpt, sft, pool, hppo, or another of page 220')
+    sub.add_argument('stage', help='domain, corpus, pretrained, cpt, sft, pool, hppo, or another stage')
     sub.add_argument('domain', nargs='?', help='such as D1; not for a stage that all domains share')
     sub.add_argument('--variant', default='pareto', help='of hppo (default: pareto), or all of the main page')
     sub.add_argument('--overrides', default='{}', help='settings that differ from the profile, as JSON')
@@ -267,7 +267,7 @@ def add_plan(
     "The subcommand that predicts time and memory."
     does = 'predict hours and memory of every stage, and name a machine; trains nothing'
     sub = add_command(subs, 'plan', _plan, does)
-    sub.add_argument('--device', default='A100, float32', help='of page 268 (default: "A100, float32")')
+    sub.add_argument('--device', default='A100, float32', help='of page plan (default: "A100, float32")')
     sub.add_argument('--hours', type=float, default=2., help='in which all is to end (default: 2)')
     sub.add_argument('--log', help='a file with what a run printed, kept to compare with')
     sub.add_argument('--fresh', action='store_true', help='measure this machine again')

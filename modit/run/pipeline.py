@@ -158,7 +158,7 @@ def make_pool(
     stage,  # pool
     domain, # its name
     path,   # of the result
-    **shards, # how many, and the only one to label (page 165)
+    **shards, # how many, and the only one to label (page shards)
 ):
     "The first pool, with the SFT policy's fan, or one of its shards."
     sft, corpus = get_model(s, 'sft', domain), get_corpus(s, domain)

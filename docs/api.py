@@ -3,7 +3,7 @@ import configparser
 import re
 
 from docments import ROOT, entries_of
-from stage import box, opening, toctree
+from stage import box, opening, settle_links, toctree
 
 ABOUT = """# API
 
@@ -14,7 +14,7 @@ where it is explained and checked. An experiment exports `run`, `table`, `plot` 
 SETTINGS = """# Every setting
 
 From `settings.ini`. The *source* is the place in the paper; "ours" marks what the paper does not say.
-[Page 000](/nbs/000_settings.ipynb) reads and checks them; `load_settings('mini', k=20)` overrides.
+[settings](/nbs/000_settings.ipynb) reads and checks them; `load_settings('mini', k=20)` overrides.
 """
 
 
@@ -90,7 +90,8 @@ def stage_module(
     link = box('facts', f'Explained, shown and checked on [page {notebook.number}]({notebook.link})')
     named = f'```{{py:module}} {notebook.module}\n```'
     entries = [entry_text(entry, notebook) for entry in found]
-    text = '\n\n'.join([f'# `{notebook.module}`', notebook.summary, link, named, *entries])
+    about = settle_links(stage, notebook.summary, notebook.path.relative_to(ROOT), {})
+    text = '\n\n'.join([f'# `{notebook.module}`', about, link, named, *entries])
     stage.write(f'api/{notebook.name}.md', text)
     return found
 

@@ -7,9 +7,9 @@ __all__ = ['WORLD', 'MODEL', 'FIT', 'SEQUENCES', 'SAMPLER', 'FAN', 'POOL', 'ROUN
            'SFT', 'PREFERENCE', 'STAGES', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED', 'WORDS', 'HISTORY', 'Stage',
            'stored_domain', 'get_domain', 'own_folder', 'get_pool', 'get_corpus', 'numbered', 'get_model', 'table_of',
            'keep', 'working', 'make_domain_file', 'make_corpus', 'make_pretrained', 'make_cpt', 'make_sft',
-           'own_streams', 'make_pool', 'make_shard', 'keep_run', 'make_preference', 'make_told', 'make_fewer',
-           'preference_reads', 'preference_code', 'stages_of', 'check_stage', 'stage_key', 'stage_path', 'one_maker',
-           'make_stage', 'get_rows', 'get_history', 'get_losses', 'long_off_policy']
+           'own_streams', 'make_pool', 'make_shard', 'keep_run', 'make_preference', 'made_on', 'preference_reads',
+           'preference_code', 'stages_of', 'check_stage', 'stage_key', 'stage_path', 'one_maker', 'make_stage',
+           'get_rows', 'get_history', 'get_losses', 'long_off_policy']
 
 # %% ../../nbs/run/220_pipeline.ipynb #c003
 import shutil
@@ -24,24 +24,22 @@ import pandas as pd
 from ..candidates import Pool
 from ..cpt import continue_pretraining
 from ..data.crossing import synthetic_domain, synthetic_sessions, world_constants
-from ..experiments.lib.fewer import prefer_fewer
-from ..flow import guide_of, guided_by
 from ..data.folder import find_folder, raw_sessions
+from ..data.scorer import own_domain, own_facts, scorer_of
+from ..data.sessions import mixed_sessions
+from ..data.synth import load_domain, save_domain
+from ..flow import guide_of, guided_by
 from ..hppo import VARIANTS, labelled_pool, prefer
 from ..model import new_model
 from ..ordering import Corpus, prepare_corpus
 from ..pretrain import pretrain
 from ..retrieval import ENGINES
-from ..data.scorer import own_domain, own_facts, scorer_of
-from ..data.sessions import mixed_sessions
-from ..settings import PER_DOMAIN
-from ..sft import finetune
 from .shards import labeller
 from .source import code_of, imports_of, modules_named, stream_code
-from ..store import atomic_write, fingerprint, load_arrays, runs_dir
-from ..data.synth import load_domain, save_domain
+from ..settings import PER_DOMAIN
+from ..sft import finetune
+from ..store import atomic_write, fingerprint, load_arrays, named, runs_dir
 from ..training import by_first, load_checkpoint, processes, save_checkpoint
-from ..experiments.lib.wishes import teach_wishes
 
 # %% ../../nbs/run/220_pipeline.ipynb #c016
 @dataclass(frozen=True)
@@ -199,27 +197,13 @@ def make_preference(
     folder, pool = working(path), get_pool(s, domain)
     keep_run(path, prefer(sft, corpus, own_streams(s), pool, variant, folder, labeller(folder)))
 
-# %% ../../nbs/run/220_pipeline.ipynb #c029u
-def make_told(
-    s,      # Settings
-    stage,  # told
-    domain, # its name
-    path,   # of the result
-):
-    "A policy that was taught two wishes."
-    sft, corpus = get_model(s, 'sft', domain), get_corpus(s, domain)
-    keep(path, teach_wishes(sft, corpus, own_streams(s), get_pool(s, domain)))
-
 # %% ../../nbs/run/220_pipeline.ipynb #c029w
-def make_fewer(
-    s,      # Settings
-    stage,  # fewer
-    domain, # its name
-    path,   # of the result
+def made_on(
+    word:str, # module:function, the maker of a page
+    *stage,   # what a maker takes
 ):
-    "An off-policy round on as many cases of fewer patterns."
-    sft, corpus = get_model(s, 'sft', domain), get_corpus(s, domain)
-    keep_run(path, prefer_fewer(sft, corpus, own_streams(s), get_pool(s, domain)))
+    "Make a stage that a page of experiments registers."
+    named(word)(*stage)
 
 # %% ../../nbs/run/220_pipeline.ipynb #c031
 WORLD = ('seed', 'dim', 'world', 'super_patterns')
@@ -265,9 +249,10 @@ STAGES = dict(
     cpt_single=Stage(make_cpt, ('pretrained', 'corpus'), CPT, 'cpt'),
     sft_single=Stage(make_sft, ('cpt_single', 'corpus'), SFT, 'sft'),
     pool=Stage(make_pool, ('sft', 'corpus'), (*MODEL, 'preference_run', 'guidance_branch', *POOL), 'hppo'),
-    told=Stage(make_told, ('pool', 'sft', 'corpus'),
+    told=Stage(partial(made_on, 'modit.experiments.told:make_told'), ('pool', 'sft', 'corpus'),
                (*MODEL, 'preference_run', *ROUND, 'prefix_len', 'hppo_steps'), 'wishes'),
-    fewer=Stage(make_fewer, ('pool', 'sft', 'corpus'), preference_reads(VARIANTS['off_policy']), 'fewer'),
+    fewer=Stage(partial(made_on, 'modit.experiments.labelled:make_fewer'), ('pool', 'sft', 'corpus'),
+                preference_reads(VARIANTS['off_policy']), 'fewer'),
     **PREFERENCE)
 GENERATED = ('world', 'super_patterns') # what only the synthetic world has
 FOLDER_STAGES = {name: stage for name, stage in STAGES.items() if name != 'domain'} | dict(

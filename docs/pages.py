@@ -28,7 +28,7 @@ SECTIONS = dict(
     data=Section(
         'Data and indexes', ('data', 'index'), 'The synthetic worlds, folders of your own, public data; and '
         'what searches them.'),
-    serving=Section('Your own models', ('serve',), 'From a folder of embeddings to a list of items.'),
+    serving=Section('Your own models', ('serving',), 'From a folder of embeddings to a list of items.'),
     machinery=Section(
         'Reports and machinery', ('report', 'run', 'cost'), 'From scores to tables, figures and verdicts; '
         'what makes, stores and runs everything, and what it costs.'),

@@ -96,7 +96,8 @@ def imports_in(
 # %% ../../nbs/run/015_source.ipynb #c011b
 NAMED = re.compile(r"\bmodit\.(?:\w+\.)*(\w+):\w+")
 
-def modules_named(*words): return [m for word in words for m in NAMED.findall(word)] # those of modit
+def modules_named(*words): # of the library: an experiment's page is not what others run
+    return [m for word in words for m in NAMED.findall(word) if m in module_files()]
 
 @cache
 def named_in(module): return modules_named(module_file(module).read_text()) # anywhere in its source

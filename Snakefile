@@ -2,7 +2,7 @@
 #   snakemake --workflow-profile workflow/profiles/local --config profile=mini [shards=4] [--dry-run] TARGET
 # where TARGET is main, paper, public or replicate.
 # What needs what is said by the table of stages (page pipeline), the table of variants (page hppo) and two
-# lines of every experiment page, READS and SCORES; page graph turns them into the jobs that stand here as rules.
+# lines of every experiment page, READS and SCORES; page graph turns them into the jobs that are rules here.
 # The path of every stage bears a key of the settings, the code and the parents it was made from: a file that
 # exists is up to date, whatever its age, so inputs are `ancient`. Stages write a file whole or not at all.
 from modit.run.graph import MAIN_VARIANTS, main_stages, page_job, stage_jobs

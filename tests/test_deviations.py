@@ -96,7 +96,7 @@ def warms_up(s): return training.learning_rate(0, s.hppo_steps, 1., s.warmup_rat
 
 
 STILL = {
-    'density-range': lambda s: 'top10' not in (ROOT/'modit'/'crossing.py').read_text(),
+    'density-range': lambda s: 'top10' not in (ROOT/'modit'/'data'/'crossing.py').read_text(),
     'normal-seeds': lambda s: 'normal_share' not in inspect.getsource(evaluation.sample_cases),
     'warm-up': lambda s: not warms_up(s),
     'tail-term': lambda s: s.score_scale != 1 and 's.tail_weight*scores[:, -1]' in inspect.getsource(

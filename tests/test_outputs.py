@@ -84,10 +84,10 @@ def run_page(path):
 
 
 @pytest.fixture(scope='module')
-def page_runs(request):
+def outputs_of(request):
     "Every page that is asked for, run in one of two processes, in a fork of its own."
     for path in EXPERIMENTS: import_module(f'modit.experiments.{short_name(path.stem)}')
-    asked = [x.callspec.params['path'] for x in request.session.items if 'page_runs' in x.fixturenames]
+    asked = [x.callspec.params['path'] for x in request.session.items if 'outputs_of' in x.fixturenames]
     with get_context('fork').Pool(2, maxtasksperchild=1) as pool:
         yield {path: pool.apply_async(run_page, (path,)) for path in asked}
 
@@ -150,8 +150,8 @@ def test_differences_are_found():
 
 
 @pytest.mark.parametrize('path', EXPERIMENTS, ids=lambda p: p.stem)
-def test_stored_outputs_are_those_of_the_committed_scores(page_runs, path):
-    found = page_runs[path].get(600)
+def test_stored_outputs_are_those_of_the_committed_scores(outputs_of, path):
+    found = outputs_of[path].get(600)
     assert isinstance(found, dict), f'{path.name} failed:\n{found[-3000:]}'
     odd = differences(path, found)
     where = path.relative_to(ROOT).parent

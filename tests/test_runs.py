@@ -100,7 +100,7 @@ def test_one_experiment_runs_in_a_fresh_clone(tmp_path):
 
 
 def test_a_papermill_line_by_hand_gives_the_same_files(whole):
-    before, readme = results(whole), (ROOT/'README.md').read_text()
+    before, readme = results(whole), (ROOT/'nbs'/'experiments'/'README.md').read_text()
     line = re.search(r'^\.venv/bin/papermill (.*nbs/experiments/320_main\.ipynb .*)$', readme, re.M)[1]
     papermill(whole, line.split())
     assert results(whole) == before

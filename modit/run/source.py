@@ -96,7 +96,10 @@ def imports_in(
 # %% ../../nbs/run/015_source.ipynb #c011b
 NAMED = re.compile(r"\bmodit\.(?:\w+\.)*(\w+):\w+")
 
-def modules_named(*words): # of the library: an experiment's page is not what others run
+def modules_named(
+    *words:str, # sources, or words such as module:function
+) -> list:      # names of modules of the library; an experiment's page is not what others run
+    "The modules of this package that words name."
     return [m for word in words for m in NAMED.findall(word) if m in module_files()]
 
 @cache

@@ -42,7 +42,7 @@ figures: $(STAMP)  ## redraw tables and figures from the committed scores; train
 check: $(STAMP)    ## before a commit, within a minute: export, style, contracts, and the pages that changed
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow' --changed tests/test_repo.py tests/test_style.py tests/test_notebooks.py
 
-test: $(STAMP)     ## run all tests, whole runs and kills included (eleven to fifteen minutes on two cores)
+test: $(STAMP)     ## run all tests, whole runs and kills included (a quarter of an hour on two cores)
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 docs: $(SITE)      ## build the site of all pages into build/docs, which needs no network to be read

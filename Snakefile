@@ -13,8 +13,8 @@ from modit.run.sweep import sweep_jobs
 
 S = load_settings(config.get('profile', 'mini'))
 MAIN = ('300_data', '310_density', '320_main', '380_bootstrap')
-PUBLIC = (*MAIN, '330_order', '340_candidate_pool', '350_pareto', '440_baselines', '455_between',
-          '462_own_direction', '485_lists')
+PUBLIC = (*MAIN, '330_order', '340_candidate_pool', '350_pareto', '440_baselines', '462_own_direction',
+          '485_lists')
 
 PAGES = {name: page_job(S, name) for name in experiments()}
 SWEPT_STAGES, SWEPT = sweep_jobs(config['sweep']) if 'sweep' in config else ({}, {})

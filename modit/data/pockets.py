@@ -36,8 +36,7 @@ def draw_pocket_patterns(
     S, d = world.super_centres.shape
     J, supers = int(c['pockets']), np.arange(n) % S
     slope = normalize(rng.normal(size=d))
-    lean = normalize(rng.normal(size=d))
-    of_super = normalize(lean + c['rho_super']*normalize(rng.normal(size=(S, J, d))))
+    of_super = normalize(slope + c['rho_super']*normalize(rng.normal(size=(S, J, d))))
     level = rng.normal(size=n)
     own = normalize(rng.normal(size=(n, d)))
     axes = normalize(of_super[supers] + c['rho_pattern']*normalize(rng.normal(size=(n, J, d))))

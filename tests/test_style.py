@@ -5,10 +5,12 @@ import re
 import statistics
 import subprocess
 import sys
+from unittest.mock import patch
 
 import pytest
 
 from conftest import EXPERIMENTS, LIBRARY, ROOT, module_of
+from modit.report.report import METHODS, add_looks
 from modit.run.notebooks import notebook_parameters, page_constant
 from modit.run.page import LEDGER
 
@@ -264,6 +266,17 @@ def test_experiment_keeps_its_skeleton(page):
     for constant in ('READS', 'SCORES'):
         names = page_constant(page.stem, constant)
         assert isinstance(names, tuple) and all(isinstance(n, str) for n in names)
+
+
+def test_a_method_has_one_look_and_a_label_is_one_methods():
+    brought = {}
+    for page in EXPERIMENTS:
+        for method, mark in page_constant(page.stem, 'LOOKS', {}).items():
+            assert brought.setdefault(method, mark) == mark, f'{page.stem}: {method} looks otherwise elsewhere'
+    with patch.dict(METHODS):
+        add_looks(brought)
+        labels = [mark.label for mark in METHODS.values()]
+    assert len(labels) == len(set(labels))
 
 
 @every_experiment

@@ -254,7 +254,7 @@ def plot_groups(
 # %% ../../nbs/experiments/498_groups.ipynb #g039a
 GAIN = dict(average=look('average'), probe=look('probe'), sft=look('sft')._replace(label='MO-DiT (SFT)'),
             hppo=look('hppo'),
-            average_own=look('average_own')._replace(label='Average + probe + own direction'))
+            average_own=Look('Average + probe + own direction', DARK, 'D'))
 
 # %% ../../nbs/experiments/498_groups.ipynb #g039
 def draw_gain(

@@ -146,10 +146,12 @@ def _assigned(path, written): # constant -> what a page assigns to it, as it was
 def page_constant(
     name:str,     # an experiment
     constant:str, # such as READS or SCORES
+    missing=None, # what stands for a line that the page lacks; by default it must have one
 ):                # the literal that the page assigns to it
     "Read a constant of a page without importing it; raises `ValueError` if it is not there or not a literal."
     path = experiment_path(name)
     found = _assigned(path, path.stat().st_mtime_ns)
+    if constant not in found and missing is not None: return missing
     if constant not in found:
         raise ValueError(f'{path.name}: no exported cell assigns {constant}; write {constant} = (...) or ()')
     try: return ast.literal_eval(found[constant])

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SPLITS', 'LEDGER', 'COMMITTED', 'Page', 'slug', 'results_folder', 'settings_of', 'check_choice', 'resolve',
-           'injected', 'given_in', 'page_defaults', 'open_page', 'owner_of', 'restricted', 'read_ledger', 'served',
-           'redraw_page']
+           'injected', 'given_in', 'page_defaults', 'owner_of', 'bring_looks', 'open_page', 'restricted', 'read_ledger',
+           'served', 'redraw_page']
 
 # %% ../../nbs/run/240_page.ipynb #c003
 import ast
@@ -25,7 +25,7 @@ from ..evaluation import evaluate, serve
 from .notebooks import check_parameters, experiment_path, experiments, notebook_parameters
 from .notebooks import page_constant, short_name
 from ..report.report import figures_dir, read_cases, save_figure, write_cases, write_table
-from ..report.report import update_manifest
+from ..report.report import add_looks, update_manifest
 from ..settings import Settings, load_settings
 from ..store import fingerprint
 from ..report.verdicts import give_reasons, show_claims, update_claims
@@ -146,6 +146,29 @@ def page_defaults(
     if not {*(found.get('domains') or ())} <= {*s.domains}: found['domains'] = None
     return found
 
+# %% ../../nbs/run/240_page.ipynb #c034
+LEDGER = ('claims', 'claim-cells') # written by all pages, read by the last ones
+COMMITTED = ('mini', 'public')     # profiles whose scores are in the repository
+
+@cache
+def owner_of(
+    score:str, # the name of a score file, such as validation
+) -> str:      # the page that makes it, such as main
+    "Whose scores they are; raises `ValueError` if no page's."
+    for name in experiments():
+        if score in page_constant(name, 'SCORES'): return short_name(name)
+    raise ValueError(f'no page has {score!r} in its SCORES; correct the READS that names it')
+
+# %% ../../nbs/run/240_page.ipynb #c035l
+def _read_by(name): # score files of other pages, without the ledger
+    return [score for score in page_constant(name, 'READS') if score not in LEDGER]
+
+def bring_looks(
+    name:str, # an experiment
+):
+    "Take up the LOOKS of a page, and those of the pages that it reads."
+    for page in [*map(owner_of, _read_by(name)), name]: add_looks(page_constant(page, 'LOOKS', {}))
+
 # %% ../../nbs/run/240_page.ipynb #c032
 def open_page(
     name:str,       # of an experiment, with or without its number
@@ -161,20 +184,8 @@ def open_page(
     if given['domains'] == plain['domains']: given['domains'] = known['domains']
     values, usual = resolve(path.stem, s, given), resolve(path.stem, s, known)
     own = {k: v for k, v in values.items() if v != usual[k]}
+    bring_looks(path.stem)
     return Page(short_name(path.stem), s, values, own | changed, given['fresh'], time.time())
-
-# %% ../../nbs/run/240_page.ipynb #c034
-LEDGER = ('claims', 'claim-cells') # written by all pages, read by the last ones
-COMMITTED = ('mini', 'public')     # profiles whose scores are in the repository
-
-@cache
-def owner_of(
-    score:str, # the name of a score file, such as validation
-) -> str:      # the page that makes it, such as main
-    "Whose scores they are; raises `ValueError` if no page's."
-    for name in experiments():
-        if score in page_constant(name, 'SCORES'): return short_name(name)
-    raise ValueError(f'no page has {score!r} in its SCORES; correct the READS that names it')
 
 # %% ../../nbs/run/240_page.ipynb #c037
 def restricted(
@@ -301,8 +312,7 @@ def publish(
 
 # %% ../../nbs/run/240_page.ipynb #c057
 def _unread(p): # scores of other pages that are not there
-    read = [score for score in page_constant(p.name, 'READS') if score not in LEDGER]
-    return [score for score in read if score in _writer(p, score).missing()]
+    return [score for score in _read_by(p.name) if score in _writer(p, score).missing()]
 
 def redraw_page(
     name:str,      # of an experiment

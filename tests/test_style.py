@@ -272,7 +272,8 @@ def test_a_method_has_one_look_and_a_label_is_one_methods():
     brought = {}
     for page in EXPERIMENTS:
         for method, mark in page_constant(page.stem, 'LOOKS', {}).items():
-            assert brought.setdefault(method, mark) == mark, f'{page.stem}: {method} looks otherwise elsewhere'
+            same = brought.setdefault(method, mark) == mark
+            assert same, f'{page.stem}: {method} looks different elsewhere'
     with patch.dict(METHODS):
         add_looks(brought)
         labels = [mark.label for mark in METHODS.values()]

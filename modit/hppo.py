@@ -4,12 +4,12 @@
 
 # %% auto #0
 __all__ = ['SINGLE', 'VARIANTS', 'PATIENCE', 'implicit_scores', 'pair_margins', 'pairs_a_case', 'preference_loss',
-           'labelled_pool', 'Variant', 'looked_up', 'seen_by', 'pairs_of', 'preference_batch', 'hppo_round', 'validate',
-           'Run', 'single_round', 'next_pool', 'resumed', 'iterate', 'prefer']
+           'labelled_pool', 'Variant', 'looked_up', 'seen_by', 'pairs_of', 'preference_batch', 'with_warmup',
+           'hppo_round', 'validate', 'Run', 'is_guided', 'single_round', 'next_pool', 'resumed', 'iterate', 'prefer']
 
 # %% ../nbs/180_hppo.ipynb #c003
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -57,27 +57,35 @@ def pair_margins(
 # %% ../nbs/180_hppo.ipynb #c013
 def pairs_a_case(losers): return losers.sum()/len(losers) # (B, c) bool, those of a batch
 
+def _scores_and_tail(model, rows, s): # (B, c) of the candidates, (B,) of the tail centroid
+    def score(targets, scale):
+        return implicit_scores(model, rows['prefix'], targets, rows['t'], rows['noise'], s.jacobi, scale)
+    targets = rows['targets']
+    if s.anchor_scale != s.score_scale:
+        return score(targets[:, :-1], s.score_scale), score(targets[:, -1:], s.anchor_scale)[:, 0]
+    scores = score(targets, s.score_scale)
+    return scores[:, :-1], scores[:, -1]
+
 def preference_loss(
     model,     # the policy
     reference, # frozen SFT model
     rows:dict, # prefix, targets (candidates, then the tail centroid), winner, losers, pairs, t, noise
-    s,         # Settings: beta, tail_weight, jacobi, score_scale
+    s,         # Settings: beta, tail_weight, jacobi, score_scale, anchor_scale
 ) -> torch.Tensor: # scalar
     "Mean preference loss over pairs plus the weighted tail term (full objective, sec. HPPO)."
-    draws = rows['t'], rows['noise'], s.jacobi, s.score_scale
-    scores = implicit_scores(model, rows['prefix'], rows['targets'], *draws)
-    with torch.no_grad():
-        fixed = implicit_scores(reference, rows['prefix'], rows['targets'][:, :-1], *draws)
-    margins = pair_margins(scores[:, :-1], fixed, rows['winner'])
+    scores, tail = _scores_and_tail(model, rows, s)
+    candidates, draws = rows['targets'][:, :-1], (rows['t'], rows['noise'], s.jacobi, s.score_scale)
+    with torch.no_grad(): fixed = implicit_scores(reference, rows['prefix'], candidates, *draws)
+    margins = pair_margins(scores, fixed, rows['winner'])
     weight = pairs_a_case(rows['losers'])/rows['pairs'][0]
     preference = -F.logsigmoid(s.beta*margins[rows['losers']]).mean()*weight
-    return preference - s.tail_weight*scores[:, -1].mean()
+    return preference - s.tail_weight*tail.mean()
 
 # %% ../nbs/180_hppo.ipynb #c016
 def labelled_pool(
     policy, # the current policy
     corpus, # Corpus
-    s,      # Settings: hppo_cases, tail_depths
+    s,      # Settings: hppo_cases, tail_depths, reward_items
     round_number=1, # which cases of the stream
     label=label_at_once, # the labeller
 ):          # Pool
@@ -86,7 +94,7 @@ def labelled_pool(
     def offered(rows):
         fan = fan_candidates(policy, corpus, cases, s, *words, rows=rows)
         return dict(static=static_candidates(corpus, cases[rows], s.tail_depths), policy=fan)
-    return label(offered, corpus, cases, s.k, round_number)
+    return label(offered, corpus, cases, s, round_number)
 
 # %% ../nbs/180_hppo.ipynb #c019
 @dataclass(frozen=True)
@@ -143,7 +151,7 @@ def seen_by(
     "The candidates that a variant compares, under the reward that it is paid."
     if variant.further:
         def offered(rows): return {variant.families[-1]: named(variant.further)(corpus, pool.cases[rows])}
-        pool = pool.beside(label(offered, corpus, pool.cases, s.k))
+        pool = pool.beside(label(offered, corpus, pool.cases, s))
     pool = pool.only(*variant.families)
     return pool if variant.reward == 'joint' else named(variant.reward)(pool, corpus, s)
 
@@ -180,6 +188,15 @@ def preference_batch(
     times = sample_time(rng, (len(rows), s.hppo_draws))
     return tensors | dict(t=times, noise=sample_sphere(rng, (len(rows), s.hppo_draws, s.dim)))
 
+# %% ../nbs/180_hppo.ipynb #26a2674c
+def with_warmup(
+    s,         # Settings: warmup_ratio, hppo_warmup
+    steps:int, # of a preference run
+):             # Settings
+    "The settings of an optimiser that warms up for `hppo_warmup` steps at least."
+    return replace(s, warmup_ratio=max(s.warmup_ratio, s.hppo_warmup/steps))
+
+
 # %% ../nbs/180_hppo.ipynb #c032
 def hppo_round(
     policy,    # trained in place
@@ -204,7 +221,8 @@ def hppo_round(
         return preference_batch(pool, win, losers, corpus, s, rng)
     def loss(model, rows): return preference_loss(model, reference, rows, s)
     name = f'hppo {corpus.name} round {round_number}'
-    losses = fit(policy, loss, batch, steps, s.hppo_lr, s, s.hppo_batch, name=name, on_step=on_step)
+    how = dict(micro=s.hppo_batch, name=name, on_step=on_step)
+    losses = fit(policy, loss, batch, steps, s.hppo_lr, with_warmup(s, steps), **how)
     return facts | dict(losses=losses)
 
 # %% ../nbs/180_hppo.ipynb #c034
@@ -251,10 +269,12 @@ def record(
     self.checkpoints.append(copy.deepcopy(policy))
 
 # %% ../nbs/180_hppo.ipynb #c044
+def is_guided(s): return (s.score_scale, s.anchor_scale) != (1, 1) # some term of the preference loss is
+
 def _learner(start, sft, s):
-    "A copy to be trained; where the score is guided, SFT's own unconditional velocity stays in it."
+    "A copy to be trained; where the loss is guided, SFT's own unconditional velocity stays in it."
     policy = copy.deepcopy(start)
-    return policy if s.score_scale == 1 else guided_by(policy, guide_of(sft))
+    return guided_by(policy, guide_of(sft)) if is_guided(s) else policy
 
 def single_round(
     sft,     # the SFT model, left as it is
@@ -289,7 +309,7 @@ def next_pool(
     if variant.new_cases: return labelled_pool(policy, corpus, s, round_number, label)
     def fan(rows): return fan_candidates(policy, corpus, first.cases, s, 'round', 1, rows=rows)
     def offered(rows): return dict(policy=fan(rows))
-    return first.only('static').beside(label(offered, corpus, first.cases, s.k))
+    return first.only('static').beside(label(offered, corpus, first.cases, s))
 
 # %% ../nbs/180_hppo.ipynb #c050
 def resumed(
@@ -316,6 +336,17 @@ def _keep_round(run, folder): # the newest row of a run
     if folder: by_first(partial(save_checkpoint, path, run.checkpoints[-1], row=run.history[-1]))
 
 # %% ../nbs/180_hppo.ipynb #c052
+def _best_of_round(policy, sft, corpus, pool, s, variant, number): # Run, of one row
+    "Train a round, and keep the best of its checkpoints."
+    tried, steps = Run(), variant.stretch*looked_up(s, variant.steps)
+    def record(step, model): tried.record(model, corpus, s, round=number, step=(number - 1)*steps + step)
+    def on_step(step, model):
+        if step in s.hppo_checkpoints: record(step, model)
+    facts = hppo_round(policy, sft, corpus, pool, s, variant, number, steps, on_step)
+    record(steps, policy)
+    if s.hppo_checkpoints: facts |= dict(tried=tried.history)
+    return Run([tried.history[tried.best] | facts], [tried.policy])
+
 PATIENCE = 2 # rounds without a better one, after which a run ends
 
 def iterate(
@@ -329,14 +360,13 @@ def iterate(
 ) -> Run:
     "Iterated hybrid policy with validation early stop (Algorithm 2)."
     run, first = resumed(sft, corpus, s, folder), pool
-    steps = variant.stretch*looked_up(s, variant.steps)
     for number in range(len(run.history), looked_up(s, variant.rounds) + 1):
         if variant.stop and run.best < number - PATIENCE: break
-        policy = _learner(run.checkpoints[-1], sft, s)
+        policy = _learner(run.checkpoints[run.best if s.round_start == 'best' else -1], sft, s)
         if number > 1: pool = by_first(partial(next_pool, policy, corpus, s, first, variant, number, label))
         seen = by_first(partial(seen_by, variant, pool, corpus, s, label))
-        facts = hppo_round(policy, sft, corpus, seen, s, variant, number, steps)
-        run.record(policy, corpus, s, round=number, step=number*steps, **facts)
+        ended = _best_of_round(policy, sft, corpus, seen, s, variant, number)
+        run = Run(run.history + ended.history, run.checkpoints + ended.checkpoints)
         _keep_round(run, folder)
     return run
 

@@ -343,9 +343,9 @@ def test_poor_labels_are_refused_unless_asked_for(labelled, monkeypatch):
     def offered(rows): return {name: x[rows] for name, x in families.items()}
     monkeypatch.delenv('MODIT_LABELS', raising=False)
     with pytest.raises(ValueError, match='of the winners .*MODIT_LABELS=anyway'):
-        label(offered, poor, cases, s.k)
+        label(offered, poor, cases, s)
     monkeypatch.setenv('MODIT_LABELS', 'anyway')
-    assert label(offered, poor, cases, s.k).joint.shape == (30, 3)
+    assert label(offered, poor, cases, s).joint.shape == (30, 3)
     monkeypatch.delenv('MODIT_LABELS')
     audit_labels(corpus, cases, families, s.k)
     refuse_labels(audit(corpus, cases, families, s.k))

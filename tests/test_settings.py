@@ -88,12 +88,14 @@ REFUSED = [
     (dict(k=True), 'setting k'), (dict(items='5'), 'items'), (dict(index='annoy'), 'flat'),
     (dict(prefix_len=40), 'tail'), (dict(tail_depths=(11,)), 'tail_depths'),
     (dict(sft_depth=11), 'sft_depth'), (dict(k=10**7), 'corpus'), (dict(heads=5), 'width'),
-    (dict(pretrain_jacobi='no'), 'pretrain_jacobi'),
+    (dict(pretrain_jacobi='no'), 'pretrain_jacobi'), (dict(round_start='first'), 'best, last'),
+    (dict(reward_items='none'), 'all, train'), (dict(hppo_checkpoints=(38,)), 'hppo_checkpoints.*38'),
+    (dict(hppo_warmup=38), 'hppo_warmup'),
 ]
 OUT_OF_RANGE = dict(
     margin=math.nan, k=0, batch=0, ode_steps=0, heads=0, hppo_lr=-1., condition_dropout=2., preference_run=-1,
     normal_share=(1., .1, .1, .1), tail_depths=(), guidance_scales=(), off_policy_steps=(100, 50),
-    domains=('D1', 'D1', 'D2', 'D3'))
+    domains=('D1', 'D1', 'D2', 'D3'), anchor_scale=0., hppo_warmup=-1, hppo_checkpoints=(19, 9))
 
 
 REFUSED += [({key: value}, rf'setting {key}\b') for key, value in OUT_OF_RANGE.items()]

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ..density import ranking_scores
-from ..hppo import PATIENCE, VARIANTS
+from ..hppo import PATIENCE, VARIANTS, with_warmup
 from ..report.report import Table, look, read_reported
 from ..settings import PER_DOMAIN, load_settings, repo_root
 from ..store import atomic_write
@@ -42,8 +42,9 @@ def of_schedule(
     rows = {d: s.of('train_rows', d) for d in domains}
     cpt = max(1, sum(n*s.of('repetition', d)*s.cpt_epochs for d, n in rows.items())//s.batch)
     sft = [max(1, n*s.of('sft_epochs', d)//s.batch) for d, n in rows.items()]
+    rises = _highest(s.hppo_steps, with_warmup(s, s.hppo_steps))
     return dict(cpt_steps=cpt, sft_steps=listed(sft), cpt_rising=_highest(cpt, s),
-                sft_rising=listed(_highest(n, s) for n in sft), hppo_rising=_highest(s.hppo_steps, s))
+                sft_rising=listed(_highest(n, s) for n in sft), hppo_rising=rises)
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c015
 BRANCHES = dict(

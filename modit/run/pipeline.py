@@ -29,7 +29,7 @@ from ..data.scorer import own_domain, own_facts, scorer_of
 from ..data.sessions import mixed_sessions
 from ..data.synth import load_domain, save_domain
 from ..flow import guide_of, guided_by
-from ..hppo import VARIANTS, labelled_pool, prefer
+from ..hppo import VARIANTS, is_guided, labelled_pool, prefer
 from ..model import new_model
 from ..ordering import Corpus, prepare_corpus
 from ..pretrain import pretrain
@@ -86,7 +86,7 @@ def get_model(
 
 def _guided(model, s, stage, domain, other=None):
     "The model with its guide: SFT's where the score is guided, the pretrained model's where that is frozen."
-    if 'pool' in STAGES[stage].parents and s.score_scale != 1: other = guide_of(get_model(s, 'sft', domain))
+    if 'pool' in STAGES[stage].parents and is_guided(s): other = guide_of(get_model(s, 'sft', domain))
     elif stage != 'pretrained' and s.guidance_branch == 'frozen': other = get_model(s, 'pretrained')
     return guided_by(model, other)
 
@@ -211,10 +211,10 @@ MODEL = ('seed', 'dim', 'seq_len', 'width', 'depth', 'heads')
 FIT = ('warmup_ratio', 'min_lr_ratio', 'weight_decay', 'grad_clip', 'precision')
 SEQUENCES = ('seq_len', 'prefix_len', 'order', 'normal_share')
 SAMPLER = ('ode_steps', 'sampler')
-FAN = ('guidance_scales', *SAMPLER, 'k')
+FAN = ('guidance_scales', *SAMPLER, 'k', 'reward_items')
 POOL = ('hppo_cases', 'tail_depths', *SEQUENCES, *FAN)
 ROUND = (*FIT, 'margin', 'beta', 'tail_weight', 'jacobi', 'hppo_lr', 'hppo_batch', 'hppo_draws',
-         'guidance_branch', 'score_scale')
+         'guidance_branch', 'score_scale', 'anchor_scale')
 VALIDATE = ('valid_cases', 'auc_cases', 'density_cases', 'full_cases', 'prefix_len', 'guidance_scale',
             *SAMPLER, 'k')
 CORPUS = ('seed', 'clusters', 'heldout_clusters', 'valid_clusters', 'heldout_items', 'valid_patterns', 'k',
@@ -232,8 +232,10 @@ def preference_reads(
 ) -> tuple:  # of names of settings
     "The settings that a preference run reads under a variant."
     named = [x for x in (variant.tolerance, variant.rounds, variant.steps) if isinstance(x, str)]
-    later = () if variant.rounds == 1 else POOL if variant.new_cases else FAN
-    return (*MODEL, 'preference_run', *ROUND, *VALIDATE, *later, *named)
+    labels = POOL if variant.new_cases else FAN
+    later = ('hppo_checkpoints', 'round_start', *labels) if variant.rounds != 1 else ()
+    further = ('reward_items',) if variant.further else ()
+    return (*MODEL, 'preference_run', *ROUND, 'hppo_warmup', *VALIDATE, *later, *further, *named)
 
 def preference_code(v): return ' '.join(['hppo', *modules_named(v.further, v.reward)]) # of a Variant
 

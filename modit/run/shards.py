@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ..index.audit import AUDITED, audit_labels
-from ..candidates import Pool, label_pool
+from ..candidates import Pool, label_pool, rewarded_items
 from ..ordering import Cases
 from ..settings import require
 
@@ -103,10 +103,11 @@ def labeller(
     **shards,    # how many, and the only one that is wanted
 ):               # as `label_at_once`
     "A labeller that audits an inexact index and labels in shards."
-    def label(offered, corpus, cases, k, round_number=None):
+    def label(offered, corpus, cases, s, round_number=None):
+        counted = rewarded_items(corpus, s)
         def part(rows):
             if rows.start == 0 and corpus.index.kind != 'flat':
-                audit_labels(corpus, cases[:AUDITED], offered(slice(0, AUDITED)), k)
-            return label_pool(corpus, cases[rows], offered(rows), k)
+                audit_labels(corpus, cases[:AUDITED], offered(slice(0, AUDITED)), s.k)
+            return label_pool(corpus, cases[rows], offered(rows), s.k, counted)
         return in_shards(part, cases, folder if round_number else None, round_number, **shards)
     return label

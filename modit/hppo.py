@@ -54,7 +54,7 @@ def pair_margins(
     gain = policy - reference
     return gain.gather(1, winner[:, None]) - gain
 
-# %% ../nbs/180_hppo.ipynb #c013
+# %% ../nbs/180_hppo.ipynb #c11c3e5b
 def pairs_a_case(losers): return losers.sum()/len(losers) # (B, c) bool, those of a batch
 
 def _scores_and_tail(model, rows, s): # (B, c) of the candidates, (B,) of the tail centroid
@@ -66,6 +66,7 @@ def _scores_and_tail(model, rows, s): # (B, c) of the candidates, (B,) of the ta
     scores = score(targets, s.score_scale)
     return scores[:, :-1], scores[:, -1]
 
+# %% ../nbs/180_hppo.ipynb #c013
 def preference_loss(
     model,     # the policy
     reference, # frozen SFT model
@@ -335,7 +336,7 @@ def _keep_round(run, folder): # the newest row of a run
     path = Path(folder or '.')/f'round-{len(run.history) - 1:03d}.safetensors'
     if folder: by_first(partial(save_checkpoint, path, run.checkpoints[-1], row=run.history[-1]))
 
-# %% ../nbs/180_hppo.ipynb #c052
+# %% ../nbs/180_hppo.ipynb #fe2400b7
 def _best_of_round(policy, sft, corpus, pool, s, variant, number): # Run, of one row
     "Train a round, and keep the best of its checkpoints."
     tried, steps = Run(), variant.stretch*looked_up(s, variant.steps)
@@ -347,6 +348,7 @@ def _best_of_round(policy, sft, corpus, pool, s, variant, number): # Run, of one
     if s.hppo_checkpoints: facts |= dict(tried=tried.history)
     return Run([tried.history[tried.best] | facts], [tried.policy])
 
+# %% ../nbs/180_hppo.ipynb #c052
 PATIENCE = 2 # rounds without a better one, after which a run ends
 
 def iterate(

@@ -57,7 +57,7 @@ def rocchio(
 ) -> np.ndarray: # (n, d) unit float32
     "Pseudo-relevance feedback from the neighbours of the average."
     mean = average_pool(corpus, cases)
-    ids = search(corpus.index, mean, s.k, own=cases.sequence)
+    ids = search(corpus.index, mean, s.k, exclude=cases.sequence)
     by_density = np.argsort(corpus.density[ids], axis=1, kind='stable')
     ranked, quarter = np.take_along_axis(ids, by_density, 1), max(1, s.k//4)
     high, low = ranked[:, -quarter:], ranked[:, :quarter]
@@ -110,7 +110,7 @@ def filtered_neighbours(
     place = np.full(len(corpus.items), -1)
     place[positive] = np.arange(len(positive))
     index = VectorIndex(corpus.items[positive], s.index, s.label_block)
-    ids = search(index, average_pool(corpus, cases), s.k, own=place[cases.sequence])
+    ids = search(index, average_pool(corpus, cases), s.k, exclude=place[cases.sequence])
     return score_queries(positive[ids], corpus.attribute, corpus.pattern, cases.pattern)
 
 # %% ../nbs/150_baselines.ipynb #c029

@@ -25,7 +25,7 @@ from .ordering import centroid, training_cases
 from .pairs import margin_pairs, pareto_filter
 from .sphere import sample_sphere
 from .store import named, stream
-from .training import by_first, fit, load_checkpoint, save_checkpoint
+from .training import on_main, fit, load_checkpoint, save_checkpoint
 
 # %% ../nbs/180_hppo.ipynb #c006
 def implicit_scores(
@@ -266,7 +266,7 @@ def record(
     **facts, # round, step and what the round says of itself
 ):
     "Validate a policy and keep it."
-    self.history.append(facts | by_first(partial(validate, policy, corpus, s)))
+    self.history.append(facts | on_main(partial(validate, policy, corpus, s)))
     self.checkpoints.append(copy.deepcopy(policy))
 
 # %% ../nbs/180_hppo.ipynb #c044
@@ -289,7 +289,7 @@ def single_round(
     policy, run, saved = _learner(sft, sft, s), Run(), looked_up(s, variant.steps)
     def on_step(step, model):
         if step in saved: run.record(model, corpus, s, round=1, step=step)
-    pool = by_first(partial(seen_by, variant, pool, corpus, s, label))
+    pool = on_main(partial(seen_by, variant, pool, corpus, s, label))
     facts = hppo_round(policy, sft, corpus, pool, s, variant, 1, max(saved), on_step)
     while len(run.history) < len(saved): # no case had a pair: the policy is still SFT
         run.record(policy, corpus, s, round=1, step=0)
@@ -321,7 +321,7 @@ def resumed(
 ) -> Run:   # with at least the row of SFT
     "The rounds of a run that are already done."
     run = Run()
-    files = by_first(lambda: sorted(Path(folder).glob('round-*.safetensors'))) if folder else []
+    files = on_main(lambda: sorted(Path(folder).glob('round-*.safetensors'))) if folder else []
     for path in files:
         policy = _learner(sft, sft, s)
         run.history.append(load_checkpoint(path, policy)['row'])
@@ -334,7 +334,7 @@ def resumed(
 def _keep_round(run, folder): # the newest row of a run
     "Write a round's policy and row atomically."
     path = Path(folder or '.')/f'round-{len(run.history) - 1:03d}.safetensors'
-    if folder: by_first(partial(save_checkpoint, path, run.checkpoints[-1], row=run.history[-1]))
+    if folder: on_main(partial(save_checkpoint, path, run.checkpoints[-1], row=run.history[-1]))
 
 # %% ../nbs/180_hppo.ipynb #fe2400b7
 def _best_of_round(policy, sft, corpus, pool, s, variant, number): # Run, of one row
@@ -365,8 +365,8 @@ def iterate(
     for number in range(len(run.history), looked_up(s, variant.rounds) + 1):
         if variant.stop and run.best < number - PATIENCE: break
         policy = _learner(run.checkpoints[run.best if s.round_start == 'best' else -1], sft, s)
-        if number > 1: pool = by_first(partial(next_pool, policy, corpus, s, first, variant, number, label))
-        seen = by_first(partial(seen_by, variant, pool, corpus, s, label))
+        if number > 1: pool = on_main(partial(next_pool, policy, corpus, s, first, variant, number, label))
+        seen = on_main(partial(seen_by, variant, pool, corpus, s, label))
         ended = _best_of_round(policy, sft, corpus, seen, s, variant, number)
         run = Run(run.history + ended.history, run.checkpoints + ended.checkpoints)
         _keep_round(run, folder)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['prefix_mask', 'causal_mask', 'attention_mask', 'TimeEmbedding', 'modulate', 'add_gated', 'DiTBlock', 'MODiT',
-           'new_model']
+           'new_model', 'init_zero_layers']
 
 # %% ../nbs/080_model.ipynb #c002
 import math
@@ -62,11 +62,11 @@ class TimeEmbedding(nn.Module):
         self.register_buffer('freq', freq, persistent=False)
         self.mlp = nn.Sequential(nn.Linear(2*(width//2), width), nn.SiLU(), nn.Linear(width, width))
 
-    def forward(self, t): return self.mlp(self.waves(t)) # (B, T) -> (B, T, width)
+    def forward(self, t): return self.mlp(self.sinusoids(t)) # (B, T) -> (B, T, width)
 
 # %% ../nbs/080_model.ipynb #c014
 @patch
-def waves(self:TimeEmbedding,
+def sinusoids(self:TimeEmbedding,
     t, # (...) times
 ):     # (..., width) sines, then cosines, from low to high frequency
     "Sines and cosines of the time."
@@ -206,8 +206,8 @@ class MODiT(nn.Module):
         self.dim, self.seq_len = dim, seq_len
         self.embed_item = nn.Linear(dim, width)
         self.embed_noised = nn.Linear(dim, width)
-        self.place = nn.Parameter(.02*torch.randn(seq_len, width))
-        self.role = nn.Parameter(.02*torch.randn(2, width))
+        self.position_embedding = nn.Parameter(.02*torch.randn(seq_len, width))
+        self.type_embedding = nn.Parameter(.02*torch.randn(2, width))
         self.time = TimeEmbedding(width)
         self.shared = nn.Linear(width, 6*width)
         self.blocks = nn.ModuleList(DiTBlock(width, heads) for _ in range(depth))
@@ -236,7 +236,7 @@ def condition_tokens(self:MODiT,
     "Tokens of the condition; raises `ValueError` when no place is left for a target."
     m, most = items.shape[1], self.seq_len - 1
     if m > most: raise ValueError(f'{m} condition items for sequences of {self.seq_len}; give at most {most}')
-    return self.embed_item(items*self.dim**.5) + (self.place[:m] + self.role[0])
+    return self.embed_item(items*self.dim**.5) + (self.position_embedding[:m] + self.type_embedding[0])
 
 # %% ../nbs/080_model.ipynb #c042
 @patch
@@ -245,7 +245,7 @@ def target_tokens(self:MODiT,
     position, # (T,) or (B, T) place of each target in the sequence
 ):            # (B, T, width)
     "Tokens of the noised targets."
-    return self.embed_noised(z*self.dim**.5) + (self.place[position] + self.role[1])
+    return self.embed_noised(z*self.dim**.5) + (self.position_embedding[position] + self.type_embedding[1])
 
 # %% ../nbs/080_model.ipynb #c045
 @patch
@@ -276,7 +276,7 @@ def velocity(self:MODiT,
 
 # %% ../nbs/080_model.ipynb #c048a
 @patch
-def clock(self:MODiT,
+def modulation(self:MODiT, # noqa: F811
     t, # (B or 1, D) times
 ):     # yields six parts (B or 1, 1, D, width) for each block in turn, then the features of the times
     "What times say to the blocks and to the velocity head."
@@ -293,16 +293,16 @@ def cached_velocity(self:MODiT,
     t,            # (B or 1, D) times, D a divisor of T: target j has the time j mod D
     position,     # (T,) or (B, T) place of each target in the sequence
     visible=None, # (B, T) bool, False hides the condition from a target
-    clock=None,   # list of `self.clock(t)`, where it was kept
+    modulation=None, # list of `self.modulation(t)`, where it was kept
 ):                # (B, T, d) velocities, tangent at z
     "The same velocities as `model(...)`, running only the targets (sec. Inference)."
-    clock, bias = iter(clock or self.clock(t)), None
+    modulation, bias = iter(modulation or self.modulation(t)), None
     x = self.target_tokens(z, position).unflatten(1, (-1, t.shape[1]))
     if cache['valid'].shape[1]:
         mask = prefix_mask(cache['valid'], position, visible)[:, None]
         if not mask.all(): bias = z.new_zeros(mask.shape).masked_fill_(~mask, -math.inf)
-    for block, kv in zip(self.blocks, cache['layers'], strict=True): x = block(x, next(clock), kv, bias)
-    return self.velocity(x, next(clock), z)
+    for block, kv in zip(self.blocks, cache['layers'], strict=True): x = block(x, next(modulation), kv, bias)
+    return self.velocity(x, next(modulation), z)
 
 # %% ../nbs/080_model.ipynb #c050
 @patch
@@ -313,23 +313,24 @@ def forward(self:MODiT, # noqa: F811
     position,     # (T,) or (B, T) place of each target in the sequence
     valid=None,   # (B, m) bool condition mask, by default all valid
     visible=None, # (B, T) bool, False hides the condition from a target
-    clock=None,   # list of `self.clock(t)`, where it was kept
+    modulation=None, # list of `self.modulation(t)`, where it was kept
 ):                # (B, T, d) velocities, tangent at z
     "Velocity field v_theta(z_t, t, X) of every target in one pass."
-    return self.cached_velocity(self.prefill(items, valid), z, t, position, visible, clock)
+    return self.cached_velocity(self.prefill(items, valid), z, t, position, visible, modulation)
 
 # %% ../nbs/080_model.ipynb #c052
-@patch
 @torch.no_grad()
-def waken(self:MODiT,
-    std:float=.2, # of the weights
-    seed:int=0,   # of a generator of their own
-) -> MODiT:       # the model itself
-    "Random weights for the layers that start at zero, for lessons and tests."
+def init_zero_layers(
+    model,   # a module, changed in place
+    std=.2,  # of the weights
+    seed=0,  # of a generator of their own
+):           # the model
+    "Random weights for the linear layers that start at zero, for lessons and tests."
     generator = torch.Generator().manual_seed(seed)
-    for layer in (self.shared, self.final, self.head):
-        layer.weight.normal_(0, std, generator=generator)
-    return self
+    for layer in model.modules():
+        if isinstance(layer, nn.Linear) and not layer.weight.any():
+            layer.weight.normal_(0, std, generator=generator)
+    return model
 
 # %% ../nbs/080_model.ipynb #c058
 @patch
@@ -339,7 +340,7 @@ def flops(self:MODiT,
     cached:bool=False, # condition already encoded
 ) -> float:            # operations of one forward pass of one sequence
     "Operations of the matrix products of a forward pass."
-    W, depth = self.place.shape[1], len(self.blocks)
+    W, depth = self.position_embedding.shape[1], len(self.blocks)
     condition = 0 if cached else (depth - 1)*(24*W*W + 4*W*m)*m + 4*W*W*m + 2*self.dim*W*m
     block = 24*W*W + 4*W*(m + 1) if m else 20*W*W
     ends = 4*self.dim*W + 20*W*W

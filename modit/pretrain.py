@@ -24,7 +24,7 @@ def continuation_rows(
     rng,   # NumPy generator of this step
     dropout=None, # rate; None: the setting's
     targets=0,    # places of the sequence that are targets, the same in the whole batch; 0: all L - 1
-) -> dict: # items (B, L, d), place (B, T), t (B, T), noise (B, T, d), visible (B, T) bool
+) -> dict: # items (B, L, d), position (B, T), t (B, T), noise (B, T, d), visible (B, T) bool
     "A batch of sequences with its draws of dropout, time and noise."
     B, L, d = items.shape
     T = targets or L - 1
@@ -32,10 +32,10 @@ def continuation_rows(
     visible = torch.from_numpy(rng.random(B) >= rate)
     t = sample_time(rng, (B, T))
     noise = sample_sphere(rng, (B, T, d))
-    place = 1 + (np.sort(rng.choice(L - 1, T, replace=False)) if targets else np.arange(T))
-    place = torch.from_numpy(place).expand(B, T)
+    position = 1 + (np.sort(rng.choice(L - 1, T, replace=False)) if targets else np.arange(T))
+    position = torch.from_numpy(position).expand(B, T)
     items = torch.from_numpy(np.ascontiguousarray(items))
-    return dict(items=items, place=place, t=t, noise=noise, visible=visible[:, None].expand(B, T))
+    return dict(items=items, position=position, t=t, noise=noise, visible=visible[:, None].expand(B, T))
 
 # %% ../nbs/120_pretrain.ipynb #c012
 def later_dropout(
@@ -52,8 +52,8 @@ def continuation_loss(
 ):                     # scalar tensor
     "Mean flow-matching loss of every item given its prefix (L_CPT)."
     items, t, noise, visible = (rows[name] for name in ('items', 't', 'noise', 'visible'))
-    place = rows['place'][0] # every sequence of a batch has the same
-    loss = flow_loss(model, items[:, :-1], items[:, place], place, t, noise, jacobi, visible=visible)
+    position = rows['position'][0] # every sequence of a batch has the same
+    loss = flow_loss(model, items[:, :-1], items[:, position], position, t, noise, jacobi, visible=visible)
     return loss.mean()
 
 # %% ../nbs/120_pretrain.ipynb #c022

@@ -177,7 +177,7 @@ def search(
 
 # %% ../nbs/040_retrieval.ipynb #c029
 @patch
-def behind(
+def with_engine(
     self:VectorIndex,
     kind, # flat, hnsw, ivf, ivf_disk, milvus, or an object with `search`
 ) -> VectorIndex:
@@ -191,10 +191,10 @@ def search(    # noqa: F811 (the other one is a method)
     index,     # a VectorIndex, or anything with its `search`
     queries,   # (q, d)
     k:int,     # neighbours to return
-    own=None,  # (q, e) item ids that must not be returned
+    exclude=None, # (q, e) item ids that must not be returned
 ) -> np.ndarray: # (q, k) item ids, nearest first
     "The k nearest items of each query, without the query's own."
-    if own is None: return index.search(queries, k)[1]
-    ids = index.search(queries, k + own.shape[1])[1]
-    mine = (ids[:, :, None] == own[:, None, :]).any(2)
+    if exclude is None: return index.search(queries, k)[1]
+    ids = index.search(queries, k + exclude.shape[1])[1]
+    mine = (ids[:, :, None] == exclude[:, None, :]).any(2)
     return np.take_along_axis(ids, np.argsort(mine, axis=1, kind='stable')[:, :k], 1)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['stream', 'fingerprint', 'runs_dir', 'whole_file', 'atomic_write', 'save_arrays', 'load_arrays', 'save_rows',
-           'HalfRows', 'read_wide', 'open_rows', 'as_rows', 'keep_rows', 'kept_rows', 'named']
+           'HalfRows', 'as_float32', 'open_rows', 'as_rows', 'save_table', 'load_table', 'named']
 
 # %% ../nbs/010_store.ipynb #c002
 import hashlib
@@ -133,14 +133,14 @@ class HalfRows:
         "The product of all rows with an array."
         return np.concatenate([self[i:i + block] @ y for i in range(0, max(1, len(self)), block)])
 
-def read_wide(x): return HalfRows(x) if np.issubdtype(x.dtype, np.float16) else x # (N, d) table
+def as_float32(x): return HalfRows(x) if np.issubdtype(x.dtype, np.float16) else x # (N, d) table
 
 # %% ../nbs/010_store.ipynb #c026d
 def open_rows(
     path:Path|str, # a file of `save_rows`
 ) -> np.ndarray:   # (N, d) mapped, read only
     "Map a table into memory; raises `ValueError` when it is missing or damaged."
-    try: return read_wide(open_memmap(path, mode='r'))
+    try: return as_float32(open_memmap(path, mode='r'))
     except (ValueError, OSError, EOFError) as e:
         raise ValueError(f'{path}: the table of rows cannot be read ({e}); delete the files that share its '
                          'name, and the next run makes them again') from None
@@ -153,12 +153,12 @@ def as_rows(
     kind='<f4', # of its numbers, as for `save_rows`
 ) -> np.ndarray: # (N, d), rows of float32
     "A table made of its blocks, in memory or mapped from the file that they are written to."
-    if path is None: return read_wide(np.concatenate([np.asarray(x, kind) for x in blocks]))
+    if path is None: return as_float32(np.concatenate([np.asarray(x, kind) for x in blocks]))
     save_rows(path, blocks, shape, kind)
     return open_rows(path)
 
 # %% ../nbs/010_store.ipynb #c026h
-def keep_rows(
+def save_table(
     x,         # (N, d), mapped or not
     path:Path, # file that they are written to, if they are not there yet
     folder=None, # another folder in which they may stay
@@ -173,9 +173,9 @@ def keep_rows(
     return path.name
 
 # %% ../nbs/010_store.ipynb #c026j
-def kept_rows(
+def load_table(
     path:Path, # of the file that goes with the table
-    name,      # of the table's file, from `keep_rows`
+    name,      # of the table's file, from `save_table`
     folder=None, # the other folder
 ) -> np.ndarray: # (N, d) mapped
     "Map a table that was kept; raises `ValueError` when it is missing or damaged."

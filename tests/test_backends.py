@@ -113,7 +113,7 @@ def test_own_items_stay_out_and_bad_input_is_refused(indexes, kind):
 
 @pytest.mark.parametrize('kind', [k for k in KINDS if k != 'flat'])
 def test_made_again_it_is_the_same(indexes, kind):
-    again = indexes('flat').behind(kind)
+    again = indexes('flat').with_engine(kind)
     assert np.array_equal(again.search(QUERIES, 10)[1], indexes(kind).search(QUERIES, 10)[1])
 
 
@@ -321,11 +321,11 @@ def test_audit_measures_what_an_index_misses(labelled):
     good = audit(corpus, cases, families, s.k)
     assert good.loc['all', 'found'] > .99 and good.loc['probe'].equals(good.loc['all'].rename('probe'))
     poor = Corpus(**{k: v for k, v in vars(corpus).items() if k != 'index'})
-    vars(poor)['index'] = corpus.index.behind(Poor(corpus.index.items))
+    vars(poor)['index'] = corpus.index.with_engine(Poor(corpus.index.items))
     table = audit(poor, cases, families, s.k).loc['all']
     own = np.repeat(cases.sequence, 3, axis=0)
     asked, pattern = families['probe'].reshape(-1, s.dim), np.repeat(cases.pattern, 3)
-    ids, exact = (search(x, asked, s.k, own) for x in (poor.index, corpus.index.behind('flat')))
+    ids, exact = (search(x, asked, s.k, own) for x in (poor.index, corpus.index.with_engine('flat')))
     def joint(found): return (corpus.attribute[found] & (corpus.pattern[found] == pattern[:, None])).mean(1)
     assert np.isclose(table.joint, abs(joint(ids) - joint(exact)).mean())
     assert np.isclose(table.bias, (joint(ids) - joint(exact)).mean())
@@ -338,7 +338,7 @@ def test_audit_measures_what_an_index_misses(labelled):
 def test_poor_labels_are_refused_unless_asked_for(labelled, monkeypatch):
     corpus, cases, families, s = labelled
     poor = replace(corpus)
-    vars(poor)['index'] = corpus.index.behind(Poor(corpus.index.items))
+    vars(poor)['index'] = corpus.index.with_engine(Poor(corpus.index.items))
     label = labeller()
     def offered(rows): return {name: x[rows] for name, x in families.items()}
     monkeypatch.delenv('MODIT_LABELS', raising=False)

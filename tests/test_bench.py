@@ -17,7 +17,7 @@ from conftest import ROOT, environment
 from modit.cost import growth, race
 from modit.flow import generate
 from modit.cost.growth import Point, Sizes, along, exponent, exponents, grow, points_of, read_growth
-from modit.model import new_model
+from modit.model import init_zero_layers, new_model
 from modit.pretrain import continuation_loss, continuation_rows
 from modit.cost.race import (BOUND, behind, by_scipy, draw_race, generate_plainly, interleaved, one_sequence,
                         race_row)
@@ -88,7 +88,7 @@ def test_one_sequence_learns_the_same():
     gradients, losses = [], []
     rows = continuation_rows(sample_sphere(RNG, (6, S.seq_len, S.dim)).numpy(), S, RNG, dropout=0.)
     for plainly in (False, True):
-        model = new_model(S).waken()
+        model = init_zero_layers(new_model(S))
         loss = continuation_loss(partial(one_sequence, model) if plainly else model, rows)
         loss.backward()
         losses.append(loss.item())
@@ -98,7 +98,7 @@ def test_one_sequence_learns_the_same():
 
 @pytest.mark.parametrize('scales', [[1.], [3.], [1., 2., 6.]])
 def test_one_sequence_serves_the_same(scales):
-    model, scale = new_model(S).waken(), torch.tensor(scales)
+    model, scale = init_zero_layers(new_model(S)), torch.tensor(scales)
     items, noise = sample_sphere(RNG, (3, 5, S.dim)), sample_sphere(RNG, (3, len(scales), S.dim))
     plain = generate_plainly(partial(one_sequence, model), items, noise, scale, 4)
     assert torch.allclose(plain, generate(model, items, noise, scale, 4), atol=1e-3)

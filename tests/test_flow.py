@@ -3,9 +3,9 @@ import numpy as np
 import pytest
 import torch
 
-from modit.flow import flow_loss, generate, guided_by, read_clocks, sample_time
+from modit.flow import flow_loss, generate, guided_by, step_modulations, sample_time
 from modit.metrics import direction_auc, score_queries
-from modit.model import new_model
+from modit.model import init_zero_layers, new_model
 from modit.retrieval import VectorIndex, search
 from modit.sphere import exp_map, geodesic, normalize, sample_sphere
 from modit.store import stream
@@ -14,7 +14,7 @@ from test_model import S, points
 
 @pytest.mark.parametrize('scale', [1., 3.])
 def test_order_of_cases_changes_no_query(scale):
-    model, items, noise = new_model(S).waken(.3), points(12, 6), points(12, 2)
+    model, items, noise = init_zero_layers(new_model(S), .3), points(12, 6), points(12, 2)
     order = torch.from_numpy(np.random.default_rng(0).permutation(12))
     whole, mixed = (generate(model, items[rows], noise[rows], scale) for rows in (torch.arange(12), order))
     assert torch.allclose(mixed, whole[order], atol=1e-5)
@@ -22,7 +22,7 @@ def test_order_of_cases_changes_no_query(scale):
 
 @pytest.mark.parametrize('scale', [1., 3.])
 def test_a_case_alone_is_answered_as_in_company(scale):
-    model = guided_by(new_model(S).waken(.3), new_model(S).waken(.3, seed=1))
+    model = guided_by(init_zero_layers(new_model(S), .3), init_zero_layers(new_model(S), .3, seed=1))
     items, noise = points(8, 6), points(8, 1)
     whole = generate(model, items, noise, scale)
     alone = torch.cat([generate(model, items[[i]], noise[[i]], scale) for i in range(8)])
@@ -31,18 +31,18 @@ def test_a_case_alone_is_answered_as_in_company(scale):
 
 @pytest.mark.parametrize('cases, targets', [(1, 1), (4, 3)])
 def test_a_kept_clock_changes_no_bit(cases, targets):
-    model = guided_by(new_model(S).waken(.3), new_model(S).waken(.3, seed=1))
-    items, noise, clocks = points(cases, 6), points(cases, targets), read_clocks(model, 5)
+    model = guided_by(init_zero_layers(new_model(S), .3), init_zero_layers(new_model(S), .3, seed=1))
+    items, noise, modulations = points(cases, 6), points(cases, targets), step_modulations(model, 5)
     for scale in (1., 3.):
         read = generate(model, items, noise, scale, 5)
-        assert torch.equal(generate(model, items, noise, scale, 5, clocks=clocks), read)
-    foreign = read_clocks(guided_by(new_model(S).waken(.3), None), 5)      # the guide's own clock counts
-    assert not torch.equal(generate(model, items, noise, 3., 5, clocks=foreign), read)
+        assert torch.equal(generate(model, items, noise, scale, 5, modulations=modulations), read)
+    foreign = step_modulations(guided_by(init_zero_layers(new_model(S), .3), None), 5) # the guide's counts
+    assert not torch.equal(generate(model, items, noise, 3., 5, modulations=foreign), read)
 
 
 @pytest.mark.parametrize('sampler', ['euler', 'expmap'])
 def test_short_condition_equals_padded(sampler):
-    model, items, noise = new_model(S).waken(.3), points(4, 6), points(4, 1)
+    model, items, noise = init_zero_layers(new_model(S), .3), points(4, 6), points(4, 1)
     valid = torch.tensor([[1, 1, 1, 1, 0, 0]]*4).bool()
     short = generate(model, items[:, :4], noise, 2., sampler=sampler)
     padded = generate(model, items, noise, 2., sampler=sampler, valid=valid)
@@ -50,7 +50,7 @@ def test_short_condition_equals_padded(sampler):
 
 
 def test_losses_of_targets_are_separate():
-    model, items, target = new_model(S).waken(.3), points(5, 6), points(5, 4)
+    model, items, target = init_zero_layers(new_model(S), .3), points(5, 6), points(5, 4)
     t, noise = sample_time(stream(0, 't'), (5, 4)), sample_sphere(stream(0, 'n'), (5, 4, S.dim))
     position = torch.tensor([1, 2, 4, 6])
     whole = flow_loss(model, items, target, position, t, noise)
@@ -71,7 +71,7 @@ def test_rotating_every_embedding_changes_no_result():
         prefix, tail = x[sequence[:, :6]], x[sequence[:, 6:]]
         query = prefix.mean(1)
         query /= np.linalg.norm(query, axis=1, keepdims=True)
-        ids = search(VectorIndex(x), query, 10, own=sequence)
+        ids = search(VectorIndex(x), query, 10, exclude=sequence)
         scores = score_queries(ids, attribute, pattern, pattern[sequence[:, 0]])
         return ids, scores, direction_auc(query, prefix, tail)
 

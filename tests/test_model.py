@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from modit.model import attention_mask, new_model
+from modit.model import attention_mask, init_zero_layers, new_model
 from modit.settings import load_settings
 from modit.sphere import sample_sphere, to_tangent
 from modit.store import stream
@@ -14,6 +14,11 @@ S = load_settings('smoke')
 
 def points(*shape):
     return sample_sphere(stream(0, 'model test', *shape), (*shape, S.dim))
+
+
+def random_model():
+    "A model whose velocity is not zero."
+    return init_zero_layers(new_model(S), .3)
 
 
 def naive_mask(valid, position, visible):
@@ -47,12 +52,13 @@ def naive_norm(x, shift, scale):
 
 def naive_velocity(model, items, z, t, position, valid, visible):
     "The model as one sequence: every token through every block, under the mask of appendix A."
-    (B, m, _), W = items.shape, model.place.shape[1]
+    (B, m, _), W = items.shape, model.position_embedding.shape[1]
     masks = [naive_mask(*row) for row in zip(valid, position, visible, strict=True)]
     features = F.silu(model.time(t))
     no_time = torch.zeros(B, m, 6*W, dtype=z.dtype)
-    condition = model.embed_item(items*model.dim**.5) + model.place[:m] + model.role[0]
-    targets = model.embed_noised(z*model.dim**.5) + model.place[position] + model.role[1]
+    place, kind = model.position_embedding, model.type_embedding
+    condition = model.embed_item(items*model.dim**.5) + place[:m] + kind[0]
+    targets = model.embed_noised(z*model.dim**.5) + place[position] + kind[1]
     x = torch.cat([condition, targets], 1)
     for block in model.blocks:
         parts = (torch.cat([no_time, model.shared(features)], 1) + block.offset).split(W, -1)
@@ -68,7 +74,7 @@ def naive_velocity(model, items, z, t, position, valid, visible):
 @pytest.mark.parametrize('seed', range(3))
 def test_two_streams_equal_one_masked_sequence(seed):
     g = torch.Generator().manual_seed(seed)
-    model, items, z = new_model(S).waken(.3).double(), points(3, 6).double(), points(3, 4).double()
+    model, items, z = random_model().double(), points(3, 6).double(), points(3, 4).double()
     t, position = torch.rand(3, 4, generator=g).double(), torch.randint(0, 7, (3, 4), generator=g)
     valid, visible = torch.rand(3, 6, generator=g) < .7, torch.rand(3, 4, generator=g) < .7
     for mask, seen in ((valid, visible), (valid | True, visible | True)):
@@ -83,7 +89,7 @@ def test_two_streams_equal_one_masked_sequence(seed):
 
 @torch.no_grad()
 def test_shared_times_equal_times_written_out():
-    model, items, z, position = new_model(S).waken(.3), points(3, 6), points(3, 6), torch.arange(1, 7)
+    model, items, z, position = random_model(), points(3, 6), points(3, 6), torch.arange(1, 7)
     t = torch.rand(3, 2, generator=torch.Generator().manual_seed(0))
     written = model(items, z, t.repeat(1, 3), position)
     assert torch.allclose(model(items, z, t, position), written, atol=1e-5)
@@ -94,7 +100,7 @@ def test_shared_times_equal_times_written_out():
 
 @torch.no_grad()
 def test_hidden_condition_equals_none():
-    model, items, z, t = new_model(S).waken(.3), points(3, 6), points(3, 4), torch.rand(3, 4)
+    model, items, z, t = random_model(), points(3, 6), points(3, 4), torch.rand(3, 4)
     position, hidden = torch.arange(1, 5), torch.zeros(3, 4, dtype=torch.bool)
     alone = model(items[:, :0], z, t, position)
     assert torch.allclose(model(items, z, t, position, None, hidden), alone, atol=1e-5)
@@ -104,7 +110,7 @@ def test_hidden_condition_equals_none():
 @pytest.mark.parametrize('seed', range(3))
 def test_cache_gives_the_uncached_velocity(seed):
     g = torch.Generator().manual_seed(seed)
-    model, items, z, t = new_model(S).waken(.3), points(3, 6), points(3, 4), torch.rand(3, 4, generator=g)
+    model, items, z, t = random_model(), points(3, 6), points(3, 4), torch.rand(3, 4, generator=g)
     valid, visible = torch.rand(3, 6, generator=g) < .7, torch.rand(3, 4, generator=g) < .7
     position = torch.randint(0, 7, (3, 4), generator=g)
     for mask, seen in ((None, None), (valid, None), (valid, visible)):
@@ -114,7 +120,7 @@ def test_cache_gives_the_uncached_velocity(seed):
 
 @torch.no_grad()
 def test_influence_of_every_item_on_every_target():
-    model, items, z = new_model(S).waken(.3), points(2, 6), points(2, 6)
+    model, items, z = random_model(), points(2, 6), points(2, 6)
     t, position = torch.rand(2, 6), torch.arange(6)
     before = model(items, z, t, position)
     for j in range(6):
@@ -133,7 +139,8 @@ def test_another_seed_gives_other_weights():
 def test_names_of_weights_are_those_of_stored_checkpoints():
     names = list(new_model(S).state_dict())
     block = ('offset', 'qkv', 'out', 'up', 'down')
-    ends = {'place', 'role', 'embed_item', 'embed_noised', 'time', 'shared', 'final', 'head'}
+    ends = {'embed_item', 'embed_noised', 'position_embedding', 'type_embedding', 'time', 'shared', 'final',
+            'head'}
     assert {name.split('.')[0] for name in names} == ends | {'blocks'}
     assert {name.split('.')[2] for name in names if name.startswith('blocks')} == set(block)
 
@@ -141,7 +148,7 @@ def test_names_of_weights_are_those_of_stored_checkpoints():
 @torch.no_grad()
 @pytest.mark.parametrize('m', [0, 6])
 def test_operations_are_those_that_pytorch_counts(m):
-    model, z, t, position = new_model(S).waken(.3), points(1, 4), torch.rand(1, 4), torch.tensor([2, 4, 6, 6])
+    model, z, t, position = random_model(), points(1, 4), torch.rand(1, 4), torch.tensor([2, 4, 6, 6])
     cache = model.prefill(points(1, 6)[:, :m])
     with FlopCounterMode(display=False) as counter: model.cached_velocity(cache, z, t, position)
     own = 4*S.width*S.depth*4 if m else 0    # a target's own logit and value are no matrix product

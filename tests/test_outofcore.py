@@ -18,7 +18,7 @@ from modit.ordering import Corpus, by_pattern, centroid, find_patterns, prepare_
 from modit.retrieval import VectorIndex
 from modit.settings import load_settings
 from modit.sphere import row_lengths, unit_rows
-from modit.store import HalfRows, as_rows, keep_rows, open_rows, save_rows
+from modit.store import HalfRows, as_rows, save_table, open_rows, save_rows
 from modit.data.synth import load_domain, make_domain, make_world, save_domain
 
 S = load_settings('smoke')
@@ -197,7 +197,7 @@ def test_a_disk_that_fills_up_leaves_nothing_behind(tmp_path, monkeypatch):
 
 def test_part_of_a_table_is_written_as_a_table_of_its_own(tmp_path):
     mapped = as_rows([D1.items], D1.items.shape, tmp_path/'all.npy')
-    assert keep_rows(mapped[:10], tmp_path/'some.npy') == 'some.npy'
+    assert save_table(mapped[:10], tmp_path/'some.npy') == 'some.npy'
     assert np.array_equal(open_rows(tmp_path/'some.npy'), D1.items[:10])
 
 
@@ -209,7 +209,7 @@ def test_centroids_do_not_depend_on_blocks():
 def test_patterns_of_some_positives_are_nearly_those_of_all(monkeypatch):
     whole = find_patterns(D1.items, D1.attribute, 12, 0)[1]
     half = int(D1.attribute.sum())//2*S.dim
-    monkeypatch.setattr(ordering, 'some_positives', partial(ordering.some_positives, most=half))
+    monkeypatch.setattr(ordering, 'sample_positives', partial(ordering.sample_positives, most=half))
     some = find_patterns(D1.items, D1.attribute, 12, 0)[1]
     truth = D1.true_pattern
     assert abs(adjusted_rand_score(truth, some) - adjusted_rand_score(truth, whole)) < .1

@@ -12,7 +12,7 @@ from modit.data.crossing import synthetic_domain
 from modit.index.engines import empty_lists
 from modit.flow import flow_loss
 from modit.hppo import VARIANTS
-from modit.model import new_model
+from modit.model import init_zero_layers, new_model
 from modit.cost.plan import KINDS, clock_seconds, device_bytes, machine_line, needs, smallest_machine
 from modit.cost.plan import with_device
 from modit.pretrain import continuation_rows
@@ -32,7 +32,7 @@ SIZES = (SMOKE, override(SMOKE, width=48, depth=3, heads=4, dim=20, seq_len=10, 
 @pytest.mark.parametrize('s', SIZES, ids=('smoke', 'larger'))
 @pytest.mark.parametrize('m, targets, times', [(5, 4, 4), (5, 6, 2), (0, 3, 1)])
 def test_operations_are_those_that_torch_counts(s, m, targets, times):
-    rng, model = stream(0, 'test'), new_model(s).waken()
+    rng, model = stream(0, 'test'), init_zero_layers(new_model(s))
     given = sample_sphere(rng, (3, m, s.dim)), sample_sphere(rng, (3, targets, s.dim))
     t, noise = torch.rand(3, times), sample_sphere(rng, (3, times, s.dim))
     with sdpa_kernel(SDPBackend.MATH):

@@ -233,7 +233,7 @@ def test_anchors_are_labelled_and_nothing_else(partly):
     few = min(s.anchors, len(seen))
     anchors = np.sort(stream(s.seed, 'anchors', 'mine').choice(seen, few, replace=False))
     index = VectorIndex(domain.items)
-    near = search(index, domain.items[anchors], s.k, own=anchors[:, None])
+    near = search(index, domain.items[anchors], s.k, exclude=anchors[:, None])
     needed = np.unique(near)
     assert sorted(map(int, ASKED)) == needed[needed % 4 == 0].tolist()
     density = recall_density(index, anchors, MADE.attribute, s.k) # as if every label were known

@@ -20,7 +20,7 @@ from modit.index import milvus
 from modit.candidates import Pool
 from modit.run.graph import main_stages, stage_jobs
 from modit.hppo import VARIANTS, labelled_pool, prefer
-from modit.model import new_model
+from modit.model import init_zero_layers, new_model
 from modit.ordering import Cases, prepare_corpus
 from modit.settings import load_settings
 from modit.run.shards import in_shards, labeller, shard_file
@@ -33,7 +33,7 @@ S = load_settings('smoke')
 def world():
     "A corpus and a policy that was never trained; labels cost the same."
     policy = new_model(S)
-    policy.waken()
+    init_zero_layers(policy)
     return policy, prepare_corpus(make_domain(make_world(S), 'D3', S), S)
 
 

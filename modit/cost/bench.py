@@ -17,7 +17,7 @@ import torch
 
 from ..flow import flow_loss, generate, guided_by, sample_time
 from ..hppo import implicit_scores
-from ..model import new_model
+from ..model import init_zero_layers, new_model
 from ..pretrain import continuation_loss, continuation_rows
 from ..report.report import kernels
 from ..retrieval import VectorIndex
@@ -160,7 +160,7 @@ def random_retriever(
     alone, rng = settings_alone(replace(s, dim=dim), s.domains[0]), stream(s.seed, 'bench', 'expand')
     catalogue = make_catalogue(SimpleNamespace(items=rng.standard_normal((n, dim), dtype=np.float32)))
     facts = dict(probe=catalogue.items[0], bias=np.zeros(1, np.float32), centroids=catalogue.items[:100])
-    policy = guided_by(new_model(alone).waken(), new_model(alone).waken(seed=1))
+    policy = guided_by(init_zero_layers(new_model(alone)), init_zero_layers(new_model(alone), seed=1))
     return Retriever(alone, policy, facts, {}, catalogue=catalogue)
 
 # %% ../../nbs/cost/260_bench.ipynb #c029

@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from ..index.audit import neighbours_found
 from ..flow import generate
-from ..model import new_model
+from ..model import init_zero_layers, new_model
 from ..ordering import find_patterns
 from ..pretrain import continuation_loss, continuation_rows
 from .race import interleaved, made_items, made_queries, measured_dir, own_store, processor, sized
@@ -77,7 +77,7 @@ def measure_index(
     search = partial(index.search, queries, k)
     row = dict(work='a query', seconds=spent(search)/many, memory_mb=peak_memory() - before)
     ids = search()[1]
-    exact = ids if point.case == 'flat' else index.behind('flat').search(queries, k)[1]
+    exact = ids if point.case == 'flat' else index.with_engine('flat').search(queries, k)[1]
     along = items @ items[0]
     label, true = ((along[x] > np.quantile(along, .9)).mean(1) for x in (ids, exact))
     row |= dict(recall=neighbours_found(ids, exact).mean(), error=np.abs(label - true).mean())
@@ -106,7 +106,7 @@ def measure_generation(
 ) -> list:   # of a dict: work, seconds, memory_mb
     "A guided query from a prefix."
     s, rng, before = replace(s, dim=point.dim, seq_len=point.length), stream(0, 'growth'), peak_memory()
-    model = new_model(s).waken()
+    model = init_zero_layers(new_model(s))
     items = sample_sphere(rng, (many, 3*point.length//4, s.dim))
     noise = sample_sphere(rng, (many, 1, s.dim))
     seconds = spent(partial(generate, model, items, noise, s.guidance_scale, s.ode_steps))

@@ -31,7 +31,7 @@ from torch import nn
 from ..index.audit import neighbours_found
 from .bench import _product_only
 from ..flow import generate
-from ..model import TimeEmbedding, attention_mask, new_model
+from ..model import attention_mask, init_zero_layers, new_model, TimeEmbedding
 from ..pretrain import continuation_loss, continuation_rows
 from ..report.report import BLUE, DARK, GREY, VERMILLION, Look, figures_dir, legend_of, save_figure
 from ..report.report import whisker
@@ -298,7 +298,8 @@ def race_serving(
     rounds=7, # of the race
 ) -> list:    # of rows
     "Serving prefixes at one guidance scale, and at the scales that make candidates."
-    model, plain, rng, rows = new_model(s).waken(), plain_transformer(s).eval(), stream(s.seed, 'race'), []
+    model, plain = init_zero_layers(new_model(s)), plain_transformer(s).eval()
+    rng, rows = stream(s.seed, 'race'), []
     models = {ONE: model, ENCODER: plain}
     velocities = {ONE: partial(one_sequence, model), ENCODER: plain}
     plainly = partial(generate_plainly, steps=s.ode_steps)

@@ -21,7 +21,7 @@ from ..index.audit import AUDITED
 from ..data.crossing import synthetic_domain
 from ..index.engines import list_counts
 from ..hppo import VARIANTS, looked_up
-from ..ordering import LOOKED_AT
+from ..ordering import KMEANS_NUMBERS
 from ..settings import require
 
 # %% ../../nbs/cost/266_work.ipynb #c006
@@ -139,7 +139,7 @@ def domain_bytes(
     "Memory of the host in every stage of a domain, at its highest."
     d, n, clusters, rows = s.dim, s.of('items', name), s.of('clusters', name), s.of('train_rows', name)
     columns, scored = 50*n, 10*n + index_bytes(n, d, s.index)[0]
-    patterns = 8*min(LOOKED_AT, n*d) + 8*2**16*clusters
+    patterns = 8*min(KMEANS_NUMBERS, n*d) + 8*2**16*clusters
     return dict(domain=columns + 56*min(n, 50_000)*d, corpus=max(columns + patterns, scored),
                 sft=columns + 8*rows*s.seq_len, pool=scored, steps=scored, validation=scored,
                 evaluation=scored)

@@ -22,7 +22,7 @@ from numpy.lib.format import open_memmap, write_array
 
 from ..settings import parse_value, require
 from ..sphere import row_lengths, unit_rows
-from ..store import atomic_write, fingerprint, read_wide, runs_dir, whole_file
+from ..store import atomic_write, fingerprint, as_float32, runs_dir, whole_file
 from .trouble import embedding_problems, id_problems, is_positive, label_problems, pattern_problems
 from .trouble import session_problems, to_numbers
 
@@ -91,7 +91,7 @@ def open_embeddings(
         raise ValueError(f'embeddings.npy cannot be read ({e}); write a table of floats anew') from None
     require(x.ndim == 2 and x.size, f'embeddings.npy has shape {x.shape}; write one row an item, (N, d)')
     require(x.dtype.kind == 'f', f'embeddings.npy holds {x.dtype}; write float32 or float16')
-    return read_wide(x)
+    return as_float32(x)
 
 # %% ../../nbs/data/037_folder.ipynb #c018
 def read_table(

@@ -22,7 +22,7 @@ def neighbour_graph(
     "The nearest others of every item; raises `ValueError` when there are not so many."
     many = f'{len(items)} training items are too few for walks of {n}; lower seq_len or add items'
     require(len(items) > n, many)
-    return search(VectorIndex(items), items, n, own=np.arange(len(items))[:, None]).astype(np.int32)
+    return search(VectorIndex(items), items, n, exclude=np.arange(len(items))[:, None]).astype(np.int32)
 
 # %% ../../nbs/data/075_sessions.ipynb #c009
 def one_step(

@@ -16,7 +16,7 @@ import pandas as pd
 
 from ..settings import repo_root, require
 from ..sphere import normalize
-from ..store import as_rows, keep_rows, kept_rows, load_arrays, save_arrays, stream
+from ..store import as_rows, save_table, load_table, load_arrays, save_arrays, stream
 
 # %% ../../nbs/data/030_synth.ipynb #c005
 MODALITIES = ('video', 'image', 'text', 'video-text', 'image-text')
@@ -192,7 +192,7 @@ def save_domain(
 ):
     "Write a domain atomically, its items in a table beside the file unless they lie in one."
     arrays = {k: v for k, v in vars(domain).items() if k not in ('name', 'items')}
-    items = keep_rows(domain.items, Path(path).with_suffix('.npy'))
+    items = save_table(domain.items, Path(path).with_suffix('.npy'))
     save_arrays(path, arrays, kind='domain', name=domain.name, items=items)
 
 # %% ../../nbs/data/030_synth.ipynb #c042
@@ -202,4 +202,4 @@ def load_domain(
     "Read a domain; raises `ValueError` for a damaged or foreign file."
     arrays, meta = load_arrays(path)
     require(meta.get('kind') == 'domain', f'{path} holds no domain; point to a file that save_domain wrote')
-    return Domain(meta['name'], kept_rows(Path(path), meta['items']), **arrays)
+    return Domain(meta['name'], load_table(Path(path), meta['items']), **arrays)

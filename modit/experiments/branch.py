@@ -11,7 +11,7 @@ from dataclasses import replace
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from ..evaluation import sample_cases, score_cases, serve, serving_dial
+from ..evaluation import sample_cases, score_cases, serve, with_serving_scale
 from ..flow import guided_by
 from ..run.page import check_choice
 from ..run.pipeline import get_corpus, get_history, get_model
@@ -45,7 +45,7 @@ def guided_models(
     return {branch: guided_by(model(branch), guide(branch)) for branch in p.branches}
 
 # %% ../../nbs/experiments/395_branch.ipynb #c010
-def dial(p): return serving_dial(p.scales, p.s) # the scales of a run
+def dial(p): return with_serving_scale(p.scales, p.s) # the scales of a run
 
 def at(branch, scale): return f'{BRANCHES[branch].label} {scale:g}' # the method's name
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from .lib.areas import area_contrasts, dial_means, dial_panels, reached_areas
 from ..baselines import GRIDS, fit_ridge_map, ridge_map, rocchio, steer
-from ..evaluation import average_pool, serve, serving_dial
+from ..evaluation import average_pool, serve, with_serving_scale
 from ..run.pipeline import get_corpus, get_model
 from ..report.report import Table, best_variants, legend_of, look, ring, whisker
 from ..report.verdicts import judge, weakest_in_each_cell
@@ -25,7 +25,7 @@ STOPPED = ('sft', 'off_policy', 'adaptive', 'pareto', 'pareto_eps') # as validat
 THROUGH = ('adaptive_through', 'pareto_through') # after the last round
 STEPPED = ('rocchio', 'ridge_map', 'probe')      # baselines, from the average on
 
-def scales_of(p): return serving_dial(p.scales, p.s) # of a run
+def scales_of(p): return with_serving_scale(p.scales, p.s) # of a run
 
 def at(kind, dial): return f'{kind} {dial:g}' # a method at a place of its dial
 

@@ -103,7 +103,7 @@ def one_cell(
     s, at, ranks = p.s, dict(domain=corpus.name, split=split), []
     cases, found = sample_cases(corpus, split, s.density_cases, s)[:p.cases], {}
     for method, answer in answers(p, corpus, split, scores).items():
-        found[method] = search(corpus.index, answer(cases), s.k, own=cases.sequence)
+        found[method] = search(corpus.index, answer(cases), s.k, exclude=cases.sequence)
         ranks.append(by_rank(found[method], corpus, cases).assign(method=method, **at))
     return first_lists(corpus, cases, found, names, p.first).assign(**at), pd.concat(ranks)
 

@@ -51,7 +51,7 @@ def twice(
 ) -> tuple:  # each (n, c): Joint by one half of the items, by the other, by both; Same by the first half
     "Rewards of some queries by two sets of neighbours that share no item, about K each."
     n, c, d = queries.shape
-    ids = search(corpus.index, queries.reshape(n*c, d), 2*s.k, own=np.repeat(cases.sequence, c, axis=0))
+    ids = search(corpus.index, queries.reshape(n*c, d), 2*s.k, exclude=np.repeat(cases.sequence, c, axis=0))
     lot = stream(s.seed, 'two looks', corpus.name).random(len(corpus.items)) < .5
     same = corpus.pattern[ids] == np.repeat(cases.pattern, c)[:, None]
     hit, half = corpus.labels[ids] & same, lot[ids]
@@ -109,7 +109,7 @@ def banked(
     place[bank] = np.arange(len(bank))
     own = np.repeat(place[few.cases.sequence], c, axis=0)
     index = VectorIndex(corpus.items[bank], block=corpus.block)
-    ids = bank[search(index, few.candidates.reshape(n*c, d), s.k, own=own)]
+    ids = bank[search(index, few.candidates.reshape(n*c, d), s.k, exclude=own)]
     same = corpus.pattern[ids] == np.repeat(few.cases.pattern, c)[:, None]
     return (corpus.labels[ids] & same).mean(1).reshape(n, c)
 
@@ -235,7 +235,7 @@ def targets_again(
     depths, rows = dict(centroid=cases.tail.shape[1], top1=1), []
     for method, depth in depths.items():
         queries = static_candidates(corpus, cases, [depth])[:, 0]
-        ids = search(corpus.index, queries, p.s.k, own=cases.sequence)
+        ids = search(corpus.index, queries, p.s.k, exclude=cases.sequence)
         for k in sorted({5, 10, p.s.k}): # each once, at small sizes too
             named = dict(domain=corpus.name, split='item', case=range(len(cases)), pattern=cases.pattern)
             hit = corpus.labels[ids[:, :k]].mean(1)

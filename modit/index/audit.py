@@ -65,7 +65,7 @@ def audit(
     k:int,         # neighbours
 ) -> pd.DataFrame: # a row a family and `all`: queries, found, least, attr, same, joint, bias, winners
     "An index against exact search on the queries that it is to label."
-    n, flat, parts = len(cases), corpus.index.behind('flat'), {}
+    n, flat, parts = len(cases), corpus.index.with_engine('flat'), {}
     for name, queries in families.items():
         queries = np.asarray(queries).reshape(n, -1, queries.shape[-1])
         c, d = queries.shape[1:]

@@ -39,7 +39,7 @@ from .source import code_of, imports_of, modules_named, stream_code
 from ..settings import PER_DOMAIN
 from ..sft import finetune
 from ..store import atomic_write, fingerprint, load_arrays, named, runs_dir
-from ..training import by_first, load_checkpoint, processes, save_checkpoint
+from ..training import on_main, load_checkpoint, processes, save_checkpoint
 
 # %% ../../nbs/run/220_pipeline.ipynb #c016
 @dataclass(frozen=True)
@@ -92,10 +92,10 @@ def _guided(model, s, stage, domain, other=None):
 
 # %% ../../nbs/run/220_pipeline.ipynb #c022
 def table_of(path): return path.with_suffix('.npy') # the items of a stage, mapped from a file beside its own
-def keep(path, model, **facts): by_first(partial(save_checkpoint, path, model, **facts))
+def keep(path, model, **facts): on_main(partial(save_checkpoint, path, model, **facts))
 def working(path): return path.with_suffix('.work') # where a stage that is being made keeps its checkpoints
 
-def make_domain_file(s, stage, domain, path): by_first(lambda: _draw(s, domain, path))
+def make_domain_file(s, stage, domain, path): on_main(lambda: _draw(s, domain, path))
 def _draw(s, domain, path): save_domain(synthetic_domain(s, domain, table_of(path)), path)
 
 # %% ../../nbs/run/220_pipeline.ipynb #c022b
@@ -107,7 +107,7 @@ def make_corpus(
 ):
     "Patterns, holdouts and predicted density of a domain."
     found = get_domain(s, domain, table_of(path))
-    by_first(lambda: prepare_corpus(found, s).save(path, own_folder(s, domain)))
+    on_main(lambda: prepare_corpus(found, s).save(path, own_folder(s, domain)))
 
 # %% ../../nbs/run/220_pipeline.ipynb #c024
 def make_pretrained(
@@ -164,7 +164,7 @@ def make_pool(
         label = labeller(working(path), **shards)
         pool = labelled_pool(sft, corpus, own_streams(s), label=label)
         if not shards.get('only'): pool.save(path)
-    by_first(labelled)
+    on_main(labelled)
 
 def make_shard(s, domain, **shards): make_pool(s, 'pool', domain, stage_path(s, 'pool', domain), **shards)
 
@@ -193,7 +193,7 @@ def make_preference(
     "A preference run under the variant of the stage's name."
     variant, sft, corpus = VARIANTS[stage], get_model(s, 'sft', domain), get_corpus(s, domain)
     other = stage_path(s, variant.extends, domain) if variant.extends else None
-    if other: by_first(partial(_take_over, other, working(path)))
+    if other: on_main(partial(_take_over, other, working(path)))
     folder, pool = working(path), get_pool(s, domain)
     keep_run(path, prefer(sft, corpus, own_streams(s), pool, variant, folder, labeller(folder)))
 
@@ -359,10 +359,10 @@ def make_stage(
 ) -> Path:       # its file
     "Make a stage and what it needs, unless it is there."
     path, domain = stage_path(s, stage, domain), check_stage(s, stage, domain)
-    if by_first(path.exists): return path
+    if on_main(path.exists): return path
     with one_maker(path):
-        if not by_first(path.exists): stages_of(s)[stage].make(s, stage, domain, path, **shards)
-    by_first(partial(shutil.rmtree, working(path), ignore_errors=True))
+        if not on_main(path.exists): stages_of(s)[stage].make(s, stage, domain, path, **shards)
+    on_main(partial(shutil.rmtree, working(path), ignore_errors=True))
     return path
 
 # %% ../../nbs/run/220_pipeline.ipynb #c051

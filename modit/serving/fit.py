@@ -26,7 +26,7 @@ from .retriever import Retriever, find_items, free_for_model, stored_retriever
 from ..settings import override, require
 from ..report.stats import Interval, cluster_interval
 from ..store import fingerprint
-from ..training import by_first, processes
+from ..training import on_main, processes
 
 # %% ../../nbs/serving/258_fit.ipynb #c005
 def steered_length(
@@ -243,7 +243,7 @@ def make_all(
     todo = stages_to_make(s, stage)
     for i, (name, domain) in enumerate(todo, 1):
         what, began = f'[{i}/{len(todo)}] {name} {domain or ""}'.strip(), time.time()
-        if by_first(stage_path(s, name, domain).exists): _say(f'{what}: there already')
+        if on_main(stage_path(s, name, domain).exists): _say(f'{what}: there already')
         else:
             _say(f'{what}: start')
             make_stage(s, name, domain)
@@ -266,7 +266,7 @@ def measured(
     corpus, domain = get_corpus(s, retriever.name), get_domain(s, retriever.name)
     given = getattr(domain, 'pattern', None) is not None
     proxies = 'those that its table names' if given else 'clusters of k-means, which stand in for kinds'
-    metrics = by_first(lambda: metrics_of(score_model(retriever, corpus, s)))
+    metrics = on_main(lambda: metrics_of(score_model(retriever, corpus, s)))
     more = dict(data=data_facts(corpus, s, proxies), split_key=split_key(corpus), metrics=metrics)
     found = replace(retriever, about=retriever.about | more)
     return replace(found, card=model_card(found))
@@ -288,7 +288,7 @@ def fit(
     models = []
     for name, folder in place.items():
         models.append(measured(stored_retriever(s, name, stage), s))
-        by_first(partial(models[-1].save, folder))
+        on_main(partial(models[-1].save, folder))
         _say(f'{name}: {verdict_words(models[-1].about["metrics"])}')
         _say(f'{name}: model in {folder}')
     return models

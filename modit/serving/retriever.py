@@ -20,7 +20,7 @@ from fastcore.basics import patch
 
 from .catalogue import Catalogue, items_key, make_catalogue
 from ..evaluation import average_pool, case_noise, score_cases, serve
-from ..flow import generate, guide_of, guided_by, read_clocks
+from ..flow import generate, guide_of, guided_by, step_modulations
 from ..data.folder import read_folder
 from ..model import MODiT, new_model
 from ..ordering import ROLES, Cases, by_pattern, nearest_centroid, order_sequences
@@ -72,9 +72,9 @@ class Retriever:
         return np.array(self.about.get('patterns') or range(len(self.facts['centroids'])))
 
     @cached_property
-    def clocks(self) -> list: # of `read_clocks`
+    def modulations(self) -> list: # of `step_modulations`
         "What the times of generation say: the weights of a retriever stay as they are."
-        return read_clocks(self.model, self.settings.ode_steps)
+        return step_modulations(self.model, self.settings.ode_steps)
 
 # %% ../../nbs/serving/257_retriever.ipynb #c010a
 def trained_patterns(
@@ -159,7 +159,7 @@ def queries(
     noise = case_noise(1, (1, s.dim), s, self.name).expand(len(lists), -1, -1).to(device)
     items, valid = items.to(device), valid.to(device)
     with torch.inference_mode():
-        found = generate(self.model, items, noise, scale, s.ode_steps, s.sampler, valid, self.clocks)
+        found = generate(self.model, items, noise, scale, s.ode_steps, s.sampler, valid, self.modulations)
     return found[:, 0].cpu().numpy()
 
 # %% ../../nbs/serving/257_retriever.ipynb #c025

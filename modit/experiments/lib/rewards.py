@@ -56,7 +56,7 @@ def selected_bank(
     chosen = margin_pairs(static.joint, static.same, s.margin)[1].any(1)
     queries = static.candidates[chosen]
     own = np.repeat(pool.cases.sequence[chosen], queries.shape[1], axis=0)
-    found = search(corpus.index, queries.reshape(len(own), -1), s.k, own=own) if len(own) else []
+    found = search(corpus.index, queries.reshape(len(own), -1), s.k, exclude=own) if len(own) else []
     bank = np.unique(found).astype(int)
     room = s.k + pool.cases.sequence.shape[1]
     require(len(bank) >= room, f'a bank of {len(bank)} items is too small for k = {s.k}; raise hppo_cases')
@@ -75,7 +75,7 @@ def bank_reward(
     place[bank] = np.arange(len(bank))
     own = np.repeat(place[pool.cases.sequence], c, axis=0)
     index = VectorIndex(corpus.items[bank], block=corpus.block)
-    ids = bank[search(index, pool.candidates.reshape(n*c, d), s.k, own=own)]
+    ids = bank[search(index, pool.candidates.reshape(n*c, d), s.k, exclude=own)]
     same = corpus.pattern[ids] == np.repeat(pool.cases.pattern, c)[:, None]
     return joint_at_k(corpus.attribute[ids], same).reshape(n, c), same_at_k(same).reshape(n, c)
 

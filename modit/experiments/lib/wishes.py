@@ -34,12 +34,13 @@ def with_ear(
     s,      # Settings: prefix_len, seed
 ):          # the policy
     "Let two places of the sequence tell two wishes."
-    m, some = s.prefix_len, torch.from_numpy(pool.candidates[:200, :1]).to(policy.place.device)
-    token = policy.target_tokens(some, torch.tensor([m], device=policy.place.device)).norm(dim=-1).mean()
-    code = torch.from_numpy(stream(s.seed, 'wish').standard_normal(policy.place.shape[1])).to(policy.place)
+    m, table = s.prefix_len, policy.position_embedding
+    some = torch.from_numpy(pool.candidates[:200, :1]).to(table.device)
+    token = policy.target_tokens(some, torch.tensor([m], device=table.device)).norm(dim=-1).mean()
+    code = torch.from_numpy(stream(s.seed, 'wish').standard_normal(table.shape[1])).to(table)
     code *= token/code.norm()
-    policy.place[m + 1] = policy.place[m] + code
-    policy.place[m] -= code
+    table[m + 1] = table[m] + code
+    table[m] -= code
     return policy
 
 # %% ../../../nbs/experiments/lib/185_wishes.ipynb #c011
@@ -49,10 +50,10 @@ def told(
     m:int,  # the place of a served query: how many seeds there are
 ):          # a view of the policy
     "The policy as it is when it hears a wish."
-    view, place = copy.copy(policy), policy.place
-    view._parameters = {name: x for name, x in policy._parameters.items() if name != 'place'}
-    said = place[m] + wish*(place[m + 1] - place[m])
-    view.place = torch.cat([place[:m], said[None], place[m + 1:]])
+    view, table = copy.copy(policy), policy.position_embedding
+    view._parameters = {name: x for name, x in policy._parameters.items() if name != 'position_embedding'}
+    row = table[m] + wish*(table[m + 1] - table[m])
+    view.position_embedding = torch.cat([table[:m], row[None], table[m + 1:]])
     return guided_by(view, guide_of(policy) if guide_of(policy) is not policy else None)
 
 # %% ../../../nbs/experiments/lib/185_wishes.ipynb #c017

@@ -286,9 +286,6 @@ def test_the_command_says_everything_and_exits_2(tmp_path, good, capsys):
     assert status('check', bad, '--profile', 'smoke') == 2
     out, err = capsys.readouterr()
     assert out.count('\n') == 2 and 'all zeros' in out and 'names an item' in out and err.count('\n') == 1
-    (tmp_path/'config.json').write_text('{"dim": 384}')
-    assert status('check', good, '--profile', 'smoke', '--model', tmp_path) == 2
-    assert 'dimension 16, the model has 384' in capsys.readouterr().out
     flat = write(tmp_path/'flat', embeddings=D1.items[:, :8])
     assert status('check', good, flat, '--profile', 'smoke') == 2
     assert 'dimensions differ' in capsys.readouterr().err

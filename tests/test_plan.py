@@ -176,7 +176,6 @@ def test_what_a_run_printed_is_set_beside_the_plan():
 
 
 @pytest.mark.parametrize('argv, said', [(['--profile', 'tiny'], "unknown profile 'tiny'"),
-                                        (['--profile', 'smoke', '--device', 'abacus'], 'A100'),
                                         (['--profile', 'smoke', '--hours', '0'], 'above 0'),
                                         (['--profile', 'smoke', '--log', 'nowhere.log'], 'nowhere.log')])
 def test_a_mistake_is_one_line(argv, said, capsys):

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['TOGETHER', 'MAIN_VARIANTS', 'Job', 'parents_of', 'made_from', 'changes', 'job_file', 'stage_job', 'pool_jobs',
            'stage_jobs', 'main_stages', 'is_ledger', 'pages_before', 'takes_models', 'page_job', 'repository_lock',
-           'check_workflow', 'snakemake', 'show_results', 'run_graph', 'has_scores', 'redraw_pages', 'redraw']
+           'check_workflow', 'snakemake', 'show_results', 'run_graph', 'has_scores', 'lacking', 'redraw_pages',
+           'redraw']
 
 # %% ../../nbs/run/250_graph.ipynb #c002
 import json, re, shlex, subprocess, sys, time
@@ -252,6 +253,9 @@ def has_scores(
     needed = {*page_constant(name, 'READS'), *page_constant(name, 'SCORES')} - {*LEDGER}
     folder = results_folder(load_settings(profile), changed)/'cases'
     return all((folder/f'{score}.csv.gz').exists() for score in needed)
+
+def lacking(profile, name): # the pages before an experiment whose scores are not there
+    return [] if is_ledger(name) else [x for x in pages_before(name) if not has_scores(profile, x)]
 
 # %% ../../nbs/run/250_graph.ipynb #c050
 def _size(name, folder): # of the scores that a page draws from, in bytes

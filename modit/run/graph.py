@@ -254,8 +254,8 @@ def has_scores(
     folder = results_folder(load_settings(profile), changed)/'cases'
     return all((folder/f'{score}.csv.gz').exists() for score in needed)
 
-def lacking(profile, name): # the pages before an experiment whose scores are not there
-    return [] if is_ledger(name) else [x for x in pages_before(name) if not has_scores(profile, x)]
+# The pages before an experiment whose scores are not there.
+def lacking(s, name): return [x for x in pages_before(name) if not (is_ledger(name) or has_scores(s, x))]
 
 # %% ../../nbs/run/250_graph.ipynb #c050
 def _size(name, folder): # of the scores that a page draws from, in bytes

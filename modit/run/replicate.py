@@ -27,7 +27,7 @@ SECOND = 1 # seed of the second world
 def second_folder(profile) -> Path: return results_folder(load_settings(profile), dict(seed=SECOND))
 
 # %% ../../nbs/run/252_replicate.ipynb #c009
-ANEW = ('data', 'density', 'main', 'order', 'candidate_pool', 'pareto', 'filter', 'rounds', 'best_of_n',
+ANEW = ('data', 'density', 'main', 'order', 'candidate_pool', 'pareto', 'rounds', 'best_of_n',
         'bootstrap', 'baselines', 'own_direction') # pages that run in the second world
 
 # %% ../../nbs/run/252_replicate.ipynb #c015

@@ -1345,6 +1345,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                      'modit.report.report.read_reported': ('report/report.html#read_reported', 'modit/report/report.py'),
                                      'modit.report.report.ring': ('report/report.html#ring', 'modit/report/report.py'),
                                      'modit.report.report.save_figure': ('report/report.html#save_figure', 'modit/report/report.py'),
+                                     'modit.report.report.scored': ('report/report.html#scored', 'modit/report/report.py'),
                                      'modit.report.report.side_by_side': ('report/report.html#side_by_side', 'modit/report/report.py'),
                                      'modit.report.report.update_manifest': ( 'report/report.html#update_manifest',
                                                                               'modit/report/report.py'),

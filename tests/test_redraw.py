@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from conftest import NO_KERNEL, copy_repository, results, run_python
+from conftest import NO_KERNEL, WRITING, copy_repository, results, run_python
 from modit.run.graph import has_scores
 from modit.run.notebooks import experiments, short_name
 
@@ -37,3 +37,22 @@ def test_a_page_without_scores_is_named_and_passed_over(tmp_path):
     assert re.search(r'jacobi: no scores .*passed over', said)
     assert not list((copy/'runs').rglob('*.safetensors'))
     assert results(copy, 'mini')['tab-seed.csv'] == before['tab-seed.csv']
+
+
+# A row more in the table of variants, which no score file holds.
+UNTRAINED = """from dataclasses import replace
+from modit.hppo import VARIANTS
+VARIANTS['eager'] = replace(VARIANTS['pareto'], label='Eager', page={page!r})
+from modit.run.page import redraw_page
+for name in {pages!r}: redraw_page(name, profile='mini')"""
+
+
+AGAIN = ('main', 'candidate_pool', 'pareto', 'rounds', 'sensitivity')
+
+
+@pytest.mark.parametrize('page, pages', [('main', AGAIN), ('candidate_pool', AGAIN[1:2])])
+def test_a_variant_that_was_never_trained_changes_no_result(tmp_path, page, pages):
+    copy = copy_repository(tmp_path/'modit')
+    before = results(copy, 'mini')
+    run_python(WRITING.format(kinds=('svg',)) + UNTRAINED.format(page=page, pages=pages), copy)
+    assert results(copy, 'mini') == before

@@ -20,7 +20,7 @@ from ..hppo import VARIANTS
 from ..metrics import left_out_auc
 from ..run.pipeline import get_corpus, get_history, get_losses, get_model
 from ..report.report import GREY, LIGHT, Look, Table, best_variants, by_method, legend_of, look, ring
-from ..report.report import with_hppo
+from ..report.report import scored, with_hppo
 from ..report.stats import paired_bootstrap, resample_counts
 from ..store import stream
 from ..report.verdicts import and_also, contrast, judge, threshold_claim, weakest_in_each_cell
@@ -144,10 +144,11 @@ def appendix(
 ) -> pd.DataFrame:
     "All variants of a domain with intervals of Joint (tab:appdc, appdp, appdu, appdb)."
     mine = cases[cases.domain == domain]
-    ends = pd.concat([marginal(mine, m, s).assign(method=m) for m in VARIANT_ROWS])
+    methods = scored(VARIANT_ROWS, mine)
+    ends = pd.concat([marginal(mine, m, s).assign(method=m) for m in methods])
     ends = ends.rename(columns=dict(low='joint_low', high='joint_high'))
     ends = ends[['split', 'method', 'joint_low', 'joint_high']]
-    return cell_means(mine, VARIANT_ROWS).merge(ends, on=['split', 'method']).drop(columns='domain')
+    return cell_means(mine, methods).merge(ends, on=['split', 'method']).drop(columns='domain')
 
 # %% ../../nbs/experiments/320_main.ipynb #c031
 STAGES = ('base', 'pretrained', 'cpt', 'sft', 'hppo')
@@ -178,7 +179,7 @@ def draw_frontier(
 ):
     "One domain's methods in the plane of Same and Joint; the pretrained model only where it lies within."
     means = 100*cases.groupby('method')[['same', 'joint']].mean()
-    for method in SHOWN:
+    for method in scored(SHOWN, cases):
         ax.plot(*means.loc[method], **look(method)._replace(filled=filled).style)
     ring(ax, *means.loc['hppo'])
     start, ladder = look('pretrained')._replace(filled=filled), means.loc[list(LADDER)]
@@ -206,7 +207,7 @@ def plot(
         ax.set(title=domain, xlabel='\n'.join(['Same (%)', 'Pretrained:', *starts]))
         ax.margins(.12)
     axes[0, 0].set_ylabel('Joint (%)')
-    handles = legend_of('pretrained', *SHOWN, 'hppo', *SPLIT_MARKS, ringed=True)
+    handles = legend_of('pretrained', *scored(SHOWN, cases), 'hppo', *SPLIT_MARKS, ringed=True)
     axes[0, -1].legend(handles=handles, loc='center left', bbox_to_anchor=(1, .5))
     return {'fig-pareto': fig}
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ..hppo import VARIANTS
 from ..run.pipeline import get_corpus, get_history, get_model
-from ..report.report import BLACK, ORANGE, SKY, Look, Table, by_method, legend_of, look
+from ..report.report import BLACK, ORANGE, SKY, Look, Table, by_method, legend_of, look, scored
 from ..settings import override, require
 from ..report.verdicts import contrast, contrasts, draw_differences, judge, weakest_in_each_cell
 
@@ -22,7 +22,7 @@ MINE = tuple(name for name, v in VARIANTS.items() if v.page == 'main') # the var
 
 def named(tolerance): return f'Pareto-ε {tolerance:g}' # a further tolerance, as a method
 def further(p): return [named(x) for x in p.tolerances or ()]
-def columns(p): return ('sft', *MINE, *further(p)) # of the table, in order
+def columns(cases, p): return scored(('sft', *MINE, *further(p)), cases) # of the table, in order
 
 # %% ../../nbs/experiments/350_pareto.ipynb #c009
 def score_tolerance(
@@ -96,7 +96,8 @@ def table(
     p,      # Page
 ) -> dict:  # label -> Table
     "Joint of the variants, and the course of the long run (tab:hppo-abl, fig:drift)."
-    joint, methods = by_method(variants(scores), columns(p)), columns(p)
+    methods = columns(variants(scores), p)
+    joint = by_method(variants(scores), methods)
     columns_shown = [c for c in ('passes', 'attr', 'same', 'joint', 'auc') if c in course(scores)]
     means = course(scores).groupby(['split', 'domain', 'step'])[columns_shown].mean()
     caption = 'Joint (percent) of the preference variants, checkpoint chosen on validation.'
@@ -121,7 +122,7 @@ def plot_variants(
     p,     # Page
 ):         # matplotlib Figure
     "What each variant gains in Joint and pays in Same, against SFT."
-    marks, cols = {m: seen_as(m, p) for m in columns(p)[1:]}, len(p.splits)
+    marks, cols = {m: seen_as(m, p) for m in columns(cases, p)[1:]}, len(p.splits)
     fig, axes = plt.subplots(2, cols, figsize=(7.5, 4.2), sharex=True, sharey='row', squeeze=False)
     for line, column in zip(axes, ('joint', 'same'), strict=True):
         rows = contrasts(cases, [(m, 'sft') for m in marks], p.s, column)

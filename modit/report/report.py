@@ -6,8 +6,8 @@
 __all__ = ['LOOK', 'BLUE', 'ORANGE', 'GREEN', 'VERMILLION', 'PURPLE', 'SKY', 'YELLOW', 'BLACK', 'LIGHT', 'GREY', 'DARK',
            'METHODS', 'COLOURS', 'VERDICTS', 'NOT_RUN', 'PERCENT', 'PACKAGES', 'figures_dir', 'write_cases',
            'read_cases', 'Look', 'add_looks', 'look', 'marked', 'ring', 'whisker', 'legend_of', 'save_figure',
-           'in_percent', 'Table', 'write_table', 'read_reported', 'side_by_side', 'by_method', 'against_paper',
-           'best_variants', 'with_hppo', 'beside_rivals', 'locked', 'kernels', 'update_manifest']
+           'in_percent', 'Table', 'write_table', 'read_reported', 'side_by_side', 'scored', 'by_method',
+           'against_paper', 'best_variants', 'with_hppo', 'beside_rivals', 'locked', 'kernels', 'update_manifest']
 
 # %% ../../nbs/report/200_report.ipynb #c002
 import gzip, io, json, platform, resource, time, zlib
@@ -285,6 +285,13 @@ def side_by_side(
     return in_percent(both[[*keys, *columns, *names.values()]], shares)
 
 # %% ../../nbs/report/200_report.ipynb #c048
+def scored(
+    methods,            # in order
+    cases:pd.DataFrame, # per-case scores
+) -> tuple:
+    "Those of some methods that scores hold."
+    return tuple(name for name in methods if (cases.method == name).any())
+
 def by_method(
     cases:pd.DataFrame, # per-case scores
     methods,            # columns, in order

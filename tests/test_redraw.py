@@ -32,7 +32,7 @@ def test_a_page_without_scores_is_named_and_passed_over(tmp_path):
     copy = copy_repository(tmp_path/'modit')
     before = results(copy, 'mini')
     for path in (copy/'figures'/'mini'/'cases').iterdir():
-        if path.name not in ('data.csv.gz', 'seeds.csv.gz'): path.unlink()
+        if path.name not in ('data.csv.gz', 'sensitivity.csv.gz', 'seeds.csv.gz'): path.unlink()
     said = run_python(NO_KERNEL.format(profile='mini', kinds=()), copy)
     assert re.search(r'jacobi: no scores .*passed over', said)
     assert not list((copy/'runs').rglob('*.safetensors'))

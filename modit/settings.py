@@ -63,6 +63,7 @@ class Settings:
     order: str
     session_hop: float
     # model and flow
+    backbone: str
     width: int
     depth: int
     heads: int
@@ -227,6 +228,7 @@ def check_words(
     counts = {key: len(getattr(s, key)) for key in given if len(getattr(s, key)) != n}
     found = ', '.join(map(str, counts.values()))
     require(not counts, f'setting {", ".join(counts)}: {found} values; give one for each domain of {names}')
+    require(':' in s.backbone, f'setting backbone: {s.backbone!r} names no function; write module:function')
     for key, allowed in CHOICES.items():
         word = getattr(s, key)
         if key == 'index' and ':' in word: continue # a function that builds one, by its name

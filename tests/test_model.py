@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from modit.model import attention_mask, init_zero_layers, new_model
+from modit.block import attention_mask
+from modit.model import init_zero_layers, new_model
 from modit.settings import load_settings
 from modit.sphere import sample_sphere, to_tangent
 from modit.store import stream
@@ -151,5 +152,4 @@ def test_operations_are_those_that_pytorch_counts(m):
     model, z, t, position = random_model(), points(1, 4), torch.rand(1, 4), torch.tensor([2, 4, 6, 6])
     cache = model.prefill(points(1, 6)[:, :m])
     with FlopCounterMode(display=False) as counter: model.cached_velocity(cache, z, t, position)
-    own = 4*S.width*S.depth*4 if m else 0    # a target's own logit and value are no matrix product
-    assert counter.get_total_flops() == model.flops(m, 4, cached=True) - own
+    assert counter.get_total_flops() == model.flops(S, m, 4, 4, cached=True)

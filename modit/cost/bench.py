@@ -62,7 +62,8 @@ def bench_training(
         continuation_loss(model, rows).backward()
         optimiser.step()
         optimiser.zero_grad()
-    operations = 3*s.batch*model.flops(s.seq_len - 1, s.seq_len - 1)
+    tokens = s.seq_len - 1
+    operations = 3*s.batch*model.flops(s, tokens, tokens, tokens)
     value = operations/seconds(step)/peak_flops()
     return dict(what='training, share of matrix-product peak', value=value, aim='>= 0.6')
 
@@ -90,8 +91,8 @@ def bench_sampling(
     items, noise = sample_sphere(rng, (250, m, s.dim)), sample_sphere(rng, (250, 1, s.dim))
     slow = seconds(lambda: uncached(model, items, noise, steps))
     fast = seconds(lambda: generate(model, items, noise, 1., steps))
-    with_cache = model.flops(m, 0) + steps*model.flops(m, 1, cached=True)
-    counted = steps*model.flops(m, 1)/with_cache
+    with_cache = model.flops(s, m, 0, 0) + steps*model.flops(s, m, 1, 1, cached=True)
+    counted = steps*model.flops(s, m, 1, 1)/with_cache
     what = 'sampling, measured over counted gain of the prefix cache'
     return dict(what=what, value=slow/fast/counted, aim='>= 0.9')
 

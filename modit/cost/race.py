@@ -31,7 +31,8 @@ from torch import nn
 from ..index.audit import neighbours_found
 from .bench import _product_only
 from ..flow import generate
-from ..model import attention_mask, init_zero_layers, new_model, TimeEmbedding
+from ..block import TimeEmbedding, attention_mask
+from ..model import init_zero_layers, new_model
 from ..pretrain import continuation_loss, continuation_rows
 from ..report.report import BLUE, DARK, GREY, VERMILLION, Look, figures_dir, legend_of, save_figure
 from ..report.report import whisker

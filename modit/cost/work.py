@@ -23,20 +23,10 @@ from ..index.engines import list_counts
 from ..hppo import VARIANTS, looked_up
 from ..ordering import KMEANS_NUMBERS
 from ..settings import require
+from ..store import named
 
 # %% ../../nbs/cost/266_work.ipynb #c006
-def forward_flops(
-    s,      # Settings: dim, width, depth
-    m:int,  # condition tokens
-    targets:int, # target tokens
-    times:int,   # distinct times
-    cached=False, # condition already encoded
-) -> int:   # operations of one sequence
-    "Operations of the matrix products of a forward pass."
-    W, d = s.width, s.dim
-    condition = 0 if cached else 2*d*W*m + (s.depth - 1)*(24*W*W + 4*W*m)*m + 4*W*W*m
-    block = 24*W*W + 4*W*m if m else 20*W*W
-    return condition + targets*(4*d*W + s.depth*block) + times*20*W*W
+def forward_flops(s, *tokens, **how): return named(s.backbone).flops(s, *tokens, **how) # of one sequence
 
 # %% ../../nbs/cost/266_work.ipynb #c008
 def backward_flops(

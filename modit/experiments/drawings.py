@@ -14,7 +14,7 @@ import torch
 
 from ..baselines import attribute_only
 from ..evaluation import average_pool, sample_cases, score_cases, serve
-from ..model import attention_mask
+from ..block import attention_mask
 from ..ordering import training_cases
 from ..pairs import margin_pairs, pareto_filter
 from ..run.pipeline import get_corpus, get_model, get_pool

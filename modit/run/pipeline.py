@@ -207,7 +207,7 @@ def made_on(
 
 # %% ../../nbs/run/220_pipeline.ipynb #c031
 WORLD = ('seed', 'dim', 'world', 'super_patterns')
-MODEL = ('seed', 'dim', 'seq_len', 'width', 'depth', 'heads')
+MODEL = ('seed', 'dim', 'seq_len', 'backbone', 'width', 'depth', 'heads')
 FIT = ('warmup_ratio', 'min_lr_ratio', 'weight_decay', 'grad_clip', 'precision')
 SEQUENCES = ('seq_len', 'prefix_len', 'order', 'normal_share')
 SAMPLER = ('ode_steps', 'sampler')

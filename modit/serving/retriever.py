@@ -8,6 +8,7 @@ __all__ = ['SAME', 'FORMAT', 'corpus_facts', 'settings_alone', 'Retriever', 'tra
            'read_config', 'read_settings', 'read_model', 'find_items']
 
 # %% ../../nbs/serving/257_retriever.ipynb #c002
+import sys
 import hashlib, json, os, shutil, warnings
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
@@ -411,6 +412,9 @@ def load(
     folder, config = Path(folder), read_config(folder)
     s = read_settings(config['settings'], folder)
     s = settings_alone(s, s.domains[0]) # whoever wrote them: names of functions are not followed
+    module = s.backbone.partition(':')[0]
+    trusted = module in sys.modules
+    require(trusted, f'{folder}: its model is {s.backbone}; import {module} first, if you trust it')
     arrays, _ = load_arrays(folder/'facts.safetensors')
     card = (folder/'README.md').read_text() if (folder/'README.md').exists() else ''
     model = read_model(folder, s, config['files'])

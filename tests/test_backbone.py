@@ -1,0 +1,82 @@
+"""Another backbone: a small network through the whole method. A setting names it; no page is touched."""
+import pytest
+import torch
+from torch import nn
+
+import modit
+from modit.block import TimeEmbedding
+from modit.model import Backbone, new_model
+from modit.sphere import to_tangent
+
+WORD = f'{__name__}:MeanMLP'
+
+
+class MeanMLP(nn.Module):
+    "Velocity from the mean of the items before a target, the target and its time."
+    def __init__(self, dim, width, depth, heads, seq_len):
+        super().__init__()
+        self.time = TimeEmbedding(width)
+        inner = [nn.Linear(2*dim + width, 4*width), nn.GELU(), nn.Linear(4*width, 4*width), nn.GELU()]
+        self.net = nn.Sequential(*inner, nn.Linear(4*width, dim))
+        nn.init.zeros_(self.net[-1].weight)
+
+    def prefill(self, items, valid=None):
+        weight = items.new_ones(items.shape[:2]) if valid is None else valid.to(items.dtype)
+        nothing = items.new_zeros(len(items), 1, items.shape[2])
+        sums = torch.cat([nothing, (items*weight[..., None]).cumsum(1)], 1)
+        counts = torch.cat([nothing[..., 0], weight.cumsum(1)], 1)
+        return sums/counts.clamp(min=1)[..., None]   # (B, m + 1, d): mean of the items before each position
+
+    def modulation(self, t): return [self.time(t)]   # (B or 1, D, width)
+
+    def cached_velocity(self, cache, z, t, position, visible=None, modulation=None):
+        (B, T, d), (time,) = z.shape, modulation or self.modulation(t)
+        before = position.clamp(max=cache.shape[1] - 1).expand(B, T)
+        mean = cache.gather(1, before[..., None].expand(B, T, d))
+        if visible is not None: mean = mean*visible[..., None]
+        time = time.repeat(1, T//time.shape[1], 1).expand(B, T, -1)
+        return to_tangent(z, self.net(torch.cat([mean*d**.5, z*d**.5, time], -1)))
+
+    def forward(self, items, z, t, position, valid=None, visible=None, modulation=None):
+        return self.cached_velocity(self.prefill(items, valid), z, t, position, visible, modulation)
+
+    @staticmethod
+    def flops(s, m, targets, times, cached=False):
+        return 2*targets*4*s.width*(3*s.dim + 5*s.width) + 2*times*2*s.width**2
+
+
+def test_the_whole_method_runs_with_another_backbone():
+    s = modit.load_settings('smoke', backbone=WORD)
+    corpus = modit.prepare_corpus(modit.synthetic_domain(s, 'D3'), s)
+    base, _ = modit.pretrain(modit.synthetic_sessions(s), s)
+    shared, _ = modit.continue_pretraining(base, [corpus], s)
+    sft, _ = modit.finetune(shared, corpus, s)
+    pool = modit.labelled_pool(sft, corpus, s)
+    policy = modit.prefer(sft, corpus, s, pool, modit.VARIANTS['adaptive']).policy
+    assert isinstance(policy, MeanMLP) and isinstance(policy, Backbone)
+    cases = modit.sample_cases(corpus, 'item', s.density_cases, s)
+    def joint(query): return modit.score_cases(query, corpus, cases, s).joint.mean()
+    average, tuned, preferred = (joint(query) for query in (
+        modit.average_pool(corpus, cases), modit.serve(sft, corpus, cases, s),
+        modit.serve(policy, corpus, cases, s)))
+    assert preferred > tuned > .5*average, (average, tuned, preferred)
+
+
+def test_two_backbones_have_stages_of_their_own():
+    from modit.run.pipeline import STAGES, stage_key
+    ours, theirs = (modit.load_settings('smoke', **words) for words in ({}, dict(backbone=WORD)))
+    for name, stage in STAGES.items():
+        domain = None if stage.shared else 'D1'
+        same = stage_key(ours, name, domain) == stage_key(theirs, name, domain)
+        assert same == (name in ('domain', 'corpus')), name
+
+
+def test_the_default_is_a_backbone_and_a_bare_network_is_not():
+    assert isinstance(new_model(modit.load_settings('smoke')), Backbone)
+    with pytest.raises(ValueError, match='give it the methods prefill'):
+        new_model(modit.load_settings('smoke', backbone=f'{__name__}:bare'))
+    with pytest.raises(ValueError, match='names no function; write module:function'):
+        modit.load_settings('smoke', backbone='MODiT')
+
+
+def bare(*sizes): return nn.Linear(2, 2)

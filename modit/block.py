@@ -44,7 +44,8 @@ def attention_mask(
     prefix = prefix_mask(valid, position, visible)
     T = prefix.shape[1]
     itself = torch.eye(T, dtype=torch.bool, device=valid.device).expand(len(valid), T, T)
-    upper, lower = F.pad(causal_mask(valid), (0, T)), torch.cat([prefix, itself], -1)
+    upper = F.pad(causal_mask(valid), (0, T))
+    lower = torch.cat([prefix, itself], -1)
     return torch.cat([upper, lower], 1)[:, None]
 
 # %% ../nbs/078_block.ipynb #c013
@@ -106,7 +107,8 @@ class DiTBlock(nn.Module):
         self.out = nn.Linear(width, width)
         self.up = nn.Linear(width, 4*width)
         self.down = nn.Linear(4*width, width)
-        zero, one = torch.zeros(width), torch.ones(width)
+        zero = torch.zeros(width)
+        one = torch.ones(width)
         self.offset = nn.Parameter(torch.cat([zero, zero, one]*2))
         self.register_buffer('plain', torch.cat([zero, one, zero]*2), persistent=False)
 
@@ -178,7 +180,8 @@ def attend(self:DiTBlock,
 ):          # (B, heads, T, width/heads)
     "Attention of every target to the condition and to itself (App. A iii, iv)."
     if cached is None: return self.project(x, 'v')[0]
-    (q, k, v), (keys, values) = self.project(x), cached
+    q, k, v = self.project(x)
+    keys, values = cached
     logits = q @ keys.mT
     to_itself = (q*k).sum(-1, keepdim=True)*k.shape[-1]**-.5
     if bias is not None: logits = logits.add_(bias)

@@ -8,8 +8,7 @@ __all__ = ['SAME', 'FORMAT', 'corpus_facts', 'settings_alone', 'Retriever', 'tra
            'read_config', 'read_settings', 'read_model', 'find_items']
 
 # %% ../../nbs/serving/257_retriever.ipynb #c002
-import sys
-import hashlib, json, os, shutil, warnings
+import hashlib, json, os, shutil, sys, warnings
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path

@@ -12,7 +12,7 @@ The whole method on a toy domain; nbs/005_method.ipynb explains it line by line:
     shared, _ = modit.continue_pretraining(base, [corpus], s) # ii   sequences sorted by predicted density
     sft, _ = modit.finetune(shared, corpus, s)                # iii  from the seeds to the dense end: MO-DiT
     pool = modit.labelled_pool(sft, corpus, s)                # iv   candidates, labelled by real retrieval
-    run = modit.prefer(sft, corpus, s, pool, modit.VARIANTS['adaptive']) # rounds of preferences: HPPO
+    run = modit.hppo(sft, corpus, s, pool, modit.VARIANTS['adaptive'])   # rounds of preferences: HPPO
 
     cases = modit.sample_cases(corpus, 'item', s.density_cases, s)       # seeds that were held out
     queries = dict(
@@ -43,7 +43,7 @@ _HOME = dict( # name: the module that defines it
     load_settings='settings', synthetic_domain='data.crossing', synthetic_sessions='data.crossing',
     prepare_corpus='ordering',
     pretrain='pretrain', continue_pretraining='cpt', finetune='sft',
-    labelled_pool='hppo', prefer='hppo', VARIANTS='hppo',
+    labelled_pool='candidates', hppo='rounds', VARIANTS='variants',
     sample_cases='evaluation', average_pool='evaluation', serve='evaluation',
     score_cases='evaluation', evaluate='evaluation',
     write_folder='data.folder', own_domain='data.scorer', check_folder='serving.headroom',

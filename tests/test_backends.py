@@ -340,12 +340,12 @@ def test_poor_labels_are_refused_unless_asked_for(labelled, monkeypatch):
     poor = replace(corpus)
     vars(poor)['index'] = corpus.index.with_engine(Poor(corpus.index.items))
     label = labeller()
-    def offered(rows): return {name: x[rows] for name, x in families.items()}
+    def propose(rows): return {name: x[rows] for name, x in families.items()}
     monkeypatch.delenv('MODIT_LABELS', raising=False)
     with pytest.raises(ValueError, match='of the winners .*MODIT_LABELS=anyway'):
-        label(offered, poor, cases, s)
+        label(propose, poor, cases, s)
     monkeypatch.setenv('MODIT_LABELS', 'anyway')
-    assert label(offered, poor, cases, s).joint.shape == (30, 3)
+    assert label(propose, poor, cases, s).joint.shape == (30, 3)
     monkeypatch.delenv('MODIT_LABELS')
     audit_labels(corpus, cases, families, s.k)
     refuse_labels(audit(corpus, cases, families, s.k))

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from conftest import ROOT
-from modit import evaluation, hppo, training
+from modit import evaluation, rounds, training
 from modit.experiments import deviations
 from modit.run.page import open_page
 from modit.report.report import read_reported
@@ -94,7 +94,7 @@ def test_quotes_are_the_papers():
 # ---- mistakes are still there, and are named by the function that makes them
 def first_rate(s):
     "Learning rate of a round's first step, over the highest."
-    return training.learning_rate(0, s.hppo_steps, 1., hppo.with_warmup(s, s.hppo_steps).warmup_ratio,
+    return training.learning_rate(0, s.hppo_steps, 1., rounds.with_warmup(s, s.hppo_steps).warmup_ratio,
                                   s.min_lr_ratio)
 
 

@@ -5,7 +5,8 @@ import pytest
 from modit.candidates import Pool, static_candidates
 from modit.data.crossing import synthetic_sessions
 from modit.cpt import continue_pretraining
-from modit.hppo import VARIANTS, hppo_round
+from modit.rounds import hppo_round
+from modit.variants import VARIANTS
 from modit.ordering import Corpus, training_cases
 from modit.pretrain import pretrain
 from modit.settings import load_settings

@@ -11,7 +11,7 @@ from modit.run.command import main
 from modit.data.crossing import synthetic_domain
 from modit.index.engines import empty_lists
 from modit.flow import flow_loss
-from modit.hppo import VARIANTS
+from modit.variants import VARIANTS
 from modit.model import init_zero_layers, new_model
 from modit.cost.plan import KINDS, clock_seconds, device_bytes, machine_line, needs, smallest_machine
 from modit.cost.plan import with_device

@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pandas as pd
 import pytest
@@ -14,6 +14,7 @@ from modit.run import pipeline, source
 from modit.run.notebooks import executed_path, run_marker
 from modit.settings import Settings, load_settings, read_profiles
 from modit.store import named, runs_dir
+from modit.variants import Variant
 
 NOTEBOOKS = LIBRARY + EXPERIMENTS
 GENERATED = ('__init__.py', '_modidx.py')
@@ -77,7 +78,7 @@ def test_no_file_that_is_read_can_run_code():
 # ---- the method stands alone
 CORE = """
 settings store sphere retrieval metrics density ordering block model flow training evaluation
-pretrain cpt sft candidates pairs hppo
+pretrain cpt sft candidates pairs preference variants rounds
 """.split()
 
 
@@ -199,11 +200,11 @@ def change_words(path):
 def test_a_key_sees_what_code_does_and_not_its_words(stage_keys):
     keys, copy = stage_keys
     before = keys()
-    for name in ('sphere', 'flow', 'training', 'hppo'): change_words(copy/f'{name}.py')
-    assert 'Indeed.' in (copy/'hppo.py').read_text()
+    for name in ('sphere', 'flow', 'training', 'rounds'): change_words(copy/f'{name}.py')
+    assert 'Indeed.' in (copy/'rounds.py').read_text()
     assert keys() == before, 'a comment or a docstring would train models again'
     (copy/'pairs.py').rename(copy/'couples.py')
-    for path in (copy/'hppo.py', copy/'experiments'/'lib'/'rewards.py'):
+    for path in (copy/'variants.py', copy/'experiments'/'lib'/'rewards.py'):
         path.write_text(path.read_text().replace('from .pairs import', 'from .couples import'))
     assert keys() == before, 'a module that moves would train models again'
     path = copy/'couples.py'
@@ -211,6 +212,37 @@ def test_a_key_sees_what_code_does_and_not_its_words(stage_keys):
     after = keys()
     changed = {name for name in before if after[name] != before[name]}
     assert {'pareto', 'adaptive'} <= changed and not changed & {'corpus', 'pretrained', 'cpt', 'sft'}
+
+
+NEW_FIELD = """    extends: str = ''                # the run whose rounds it begins with
+    weight: float = 1.               # a field that no row sets
+"""
+
+
+def test_a_new_field_of_a_variant_changes_the_keys_of_those_that_set_it(stage_keys, monkeypatch):
+    keys, copy = stage_keys
+    before, path = keys(), copy/'variants.py'
+    line, text = NEW_FIELD.splitlines(keepends=True)[0], path.read_text()
+    assert text.count(line) == 1
+    path.write_text(text.replace(line, NEW_FIELD))
+    assert keys() == before, 'a field that no row sets would train all variants again'
+    changed = dict(pipeline.VARIANTS, pareto=replace(pipeline.VARIANTS['pareto'], stretch=3))
+    monkeypatch.setattr(pipeline, 'VARIANTS', changed)
+    after = keys()
+    assert {name for name in before if after[name] != before[name]} == {'pareto'}
+
+
+def test_defaults_of_a_variant_stay():
+    # a key leaves out what has its default, so a default that changes would leave stale results in use
+    kept = dict(page='main', reported=False, tolerance=None, clear_winner=True, rounds='hppo_rounds',
+                steps='hppo_steps', stretch=1, new_cases=True, stop=True, families=('static', 'policy'),
+                extra='', reward='joint', extends='')
+    now = {f.name: f.default for f in fields(Variant)}
+    assert kept.items() <= now.items(), 'set the field in the rows that shall differ'
+
+
+def test_the_first_pool_knows_no_variant():
+    assert 'variants' not in source.imports_of(*pipeline.STAGES['pool'].code.split())
 
 
 def test_the_store_can_lie_elsewhere(tmp_path, monkeypatch):

@@ -17,9 +17,10 @@ import torch
 from conftest import ROOT, environment
 from modit.run import command, pipeline, shards
 from modit.index import milvus
-from modit.candidates import Pool
+from modit.candidates import Pool, labelled_pool
 from modit.run.graph import main_stages, stage_jobs
-from modit.hppo import VARIANTS, labelled_pool, prefer
+from modit.rounds import hppo
+from modit.variants import VARIANTS
 from modit.model import init_zero_layers, new_model
 from modit.ordering import Cases, prepare_corpus
 from modit.settings import load_settings
@@ -124,17 +125,17 @@ def test_a_later_round_goes_on_at_its_unfinished_shard(world, tmp_path, monkeypa
     s, label, rows = replace(S, hppo_steps=2), shards.label_pool, []
     monkeypatch.setattr(shards, 'SHARD', 10)
     first = labelled_pool(policy, corpus, s)
-    through = prefer(policy, corpus, s, first, VARIANTS['pareto_through'])
+    through = hppo(policy, corpus, s, first, VARIANTS['pareto_through'])
     def killed(corpus, cases, *more, **how):
         if len(rows) == 3: raise KeyboardInterrupt
         rows.append(len(cases))
         return label(corpus, cases, *more, **how)
     monkeypatch.setattr(shards, 'label_pool', killed)
     with pytest.raises(KeyboardInterrupt):
-        prefer(policy, corpus, s, first, VARIANTS['pareto_through'], tmp_path, labeller(tmp_path))
+        hppo(policy, corpus, s, first, VARIANTS['pareto_through'], tmp_path, labeller(tmp_path))
     assert sorted(tmp_path.glob('pool-*')) == [shard_file(tmp_path, 2, i, 5) for i in (1, 2, 3)]
     rows[:] = [0]   # it may label two more
-    run = prefer(policy, corpus, s, first, VARIANTS['pareto_through'], tmp_path, labeller(tmp_path))
+    run = hppo(policy, corpus, s, first, VARIANTS['pareto_through'], tmp_path, labeller(tmp_path))
     assert len(rows) == 3 and run.history == through.history
     weights = through.policy.state_dict()
     assert all(torch.equal(x, weights[name]) for name, x in run.policy.state_dict().items())

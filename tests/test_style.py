@@ -23,7 +23,7 @@ every_experiment = pytest.mark.parametrize('page', EXPERIMENTS, ids=lambda p: p.
 # The first parameters of every experiment, in this order; None may stand for the profile's own value.
 PARAMETERS = dict(profile='str', fresh='bool', domains='list[str]', splits='list[str]',
                   seed='int', cases='int', overrides='dict')
-TRAINERS = {'pretrain', 'continue_pretraining', 'finetune', 'prefer', 'hppo_round', 'fit', 'labelled_pool'}
+TRAINERS = {'pretrain', 'continue_pretraining', 'finetune', 'hppo', 'hppo_round', 'fit', 'labelled_pool'}
 LISTS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -91,7 +91,7 @@ def stored_texts(page):
 @every_page
 def test_stored_outputs_hold_no_progress_bar(page):
     bars = [text for name, text in stored_texts(page) if name == 'stderr' or re.search(r'\d%\|.*\|', text)]
-    assert not bars, f'bars go elsewhere, as on page hppo (training.tqdm = ...): {bars[:2]}'
+    assert not bars, f'bars go elsewhere, as on page sft (training.tqdm = ...): {bars[:2]}'
 
 
 @every_page

@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 
 from ..flow import flow_loss, generate, guided_by, sample_time
-from ..hppo import implicit_scores
+from ..preference import implicit_scores
 from ..model import init_zero_layers, new_model
 from ..pretrain import continuation_loss, continuation_rows
 from ..report.report import kernels

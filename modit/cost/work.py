@@ -20,7 +20,7 @@ import pandas as pd
 from ..index.audit import AUDITED
 from ..data.crossing import synthetic_domain
 from ..index.engines import list_counts
-from ..hppo import VARIANTS, looked_up
+from ..variants import VARIANTS, resolve
 from ..ordering import KMEANS_NUMBERS
 from ..settings import require
 from ..store import named
@@ -239,9 +239,9 @@ def main_runs(
         if run.rounds == 1:
             steps, policies = steps + max(s.off_policy_steps), policies + len(s.off_policy_steps)
             continue
-        rounds = looked_up(s, run.rounds)
+        rounds = resolve(s, run.rounds)
         pools, policies = pools + rounds - 1, policies + rounds + 1
-        steps += rounds*looked_up(s, run.steps)
+        steps += rounds*resolve(s, run.steps)
     return pools, steps, policies
 
 # %% ../../nbs/cost/266_work.ipynb #c044

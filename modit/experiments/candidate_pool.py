@@ -8,7 +8,7 @@ __all__ = ['READS', 'SCORES', 'LOOKS', 'runs_of', 'score_pool', 'run', 'columns'
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from ..hppo import VARIANTS
+from ..variants import VARIANTS
 from ..run.page import check_choice
 from ..run.pipeline import get_corpus, get_history, get_model
 from ..report.report import Table, by_method, legend_of, look, read_reported

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from ..density import ranking_scores
-from ..hppo import PATIENCE, VARIANTS, with_warmup
+from ..rounds import PATIENCE, with_warmup
+from ..variants import VARIANTS
 from ..report.report import Table, look, read_reported
 from ..settings import PER_DOMAIN, load_settings, repo_root
 from ..store import atomic_write
@@ -209,7 +210,7 @@ them, are explained in [settings](../nbs/000_settings.ipynb).
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c051
 def linked(
-    names:str, # of pages, such as 180_hppo 395_branch
+    names:str, # of pages, such as 184_rounds 395_branch
 ) -> str:      # raises `StopIteration` for a page that there is not
     "Pages as links from a text in docs."
     root = repo_root()

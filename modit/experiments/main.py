@@ -16,7 +16,7 @@ import pandas as pd
 from scipy.stats import binomtest
 
 from ..evaluation import average_pool, protocol_counts, sample_cases
-from ..hppo import VARIANTS
+from ..variants import VARIANTS
 from ..metrics import left_out_auc
 from ..run.pipeline import get_corpus, get_history, get_losses, get_model
 from ..report.report import GREY, LIGHT, Look, Table, best_variants, by_method, legend_of, look, ring

@@ -9,7 +9,7 @@ __all__ = ['READS', 'SCORES', 'MINE', 'MARKS', 'COURSE', 'MOST_PASSES', 'named',
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from ..hppo import VARIANTS
+from ..variants import VARIANTS
 from ..run.pipeline import get_corpus, get_history, get_model
 from ..report.report import BLACK, ORANGE, SKY, Look, Table, by_method, legend_of, look, scored
 from ..settings import override, require

@@ -17,7 +17,7 @@ from ..baselines import probe_candidates
 from ..candidates import Pool, fan_candidates, static_candidates
 from ..evaluation import sample_cases, serve
 from ..flow import sample_time
-from ..hppo import implicit_scores, pair_margins
+from ..preference import implicit_scores, pair_margins
 from ..pairs import margin_pairs, pareto_filter
 from ..run.pipeline import get_corpus, get_history, get_model, get_pool
 from ..report.report import BLACK, DARK, GREY, LIGHT, Look, Table, best_variants, legend_of, look, whisker

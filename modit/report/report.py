@@ -25,7 +25,7 @@ from fastcore.basics import patch
 from matplotlib.lines import Line2D
 from threadpoolctl import threadpool_info
 
-from ..hppo import VARIANTS
+from ..variants import VARIANTS
 from ..settings import Settings, repo_root, require
 from ..store import atomic_write, fingerprint, runs_dir
 

@@ -27,7 +27,7 @@ def _json(option, text): # what was typed -> names and values
 
 # %% ../../nbs/run/270_command.ipynb #c011
 def _stages(stage, variant): # names in the table of stages
-    from modit.hppo import VARIANTS
+    from modit.variants import VARIANTS
     from modit.run.pipeline import STAGES
     plain = ', '.join(name for name in STAGES if name not in VARIANTS)
     require(stage in (*STAGES, 'hppo'), f'stage {stage!r} is unknown; use one of {plain}, hppo')

@@ -17,7 +17,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
-from ..hppo import VARIANTS
+from ..variants import VARIANTS
 from .notebooks import executed_path, experiment_path, experiments, exported_code
 from .notebooks import page_constant, run_marker, steady_environment
 from .page import LEDGER, owner_of, redraw_page, results_folder, settings_of

@@ -267,7 +267,7 @@ def code_behind(
              for c in code_cells(path)] # a magic does nothing
     modules = imports_of(*set().union(*map(imported, cells)))
     modules = imports_of(*modules, *set().union(*map(named_in, modules)))
-    tables = [tables_of('hppo'), (repo_root()/'data_synth'/'domains.csv').read_text()] # no module's code
+    tables = [tables_of('variants'), (repo_root()/'data_synth'/'domains.csv').read_text()] # no module's code
     return tables + [meaning(c) for c in cells] + sorted(code_of(m) for m in modules)
 
 # %% ../../nbs/run/230_notebooks.ipynb #c055

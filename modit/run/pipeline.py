@@ -15,13 +15,13 @@ __all__ = ['WORLD', 'MODEL', 'FIT', 'SEQUENCES', 'SAMPLER', 'FAN', 'POOL', 'ROUN
 import shutil
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from pathlib import Path
 
 import pandas as pd
 
-from ..candidates import Pool
+from ..candidates import Pool, labelled_pool
 from ..cpt import continue_pretraining
 from ..data.crossing import synthetic_domain, synthetic_sessions, world_constants
 from ..data.folder import find_folder, raw_sessions
@@ -29,7 +29,9 @@ from ..data.scorer import own_domain, own_facts, scorer_of
 from ..data.sessions import mixed_sessions
 from ..data.synth import load_domain, save_domain
 from ..flow import guide_of, guided_by
-from ..hppo import VARIANTS, is_guided, labelled_pool, prefer
+from ..preference import is_guided
+from ..rounds import hppo
+from ..variants import VARIANTS
 from ..model import new_model
 from ..ordering import Corpus, prepare_corpus
 from ..pretrain import pretrain
@@ -195,7 +197,7 @@ def make_preference(
     other = stage_path(s, variant.extends, domain) if variant.extends else None
     if other: on_main(partial(_take_over, other, working(path)))
     folder, pool = working(path), get_pool(s, domain)
-    keep_run(path, prefer(sft, corpus, own_streams(s), pool, variant, folder, labeller(folder)))
+    keep_run(path, hppo(sft, corpus, own_streams(s), pool, variant, folder, labeller(folder)))
 
 # %% ../../nbs/run/220_pipeline.ipynb #c029w
 def made_on(
@@ -234,10 +236,10 @@ def preference_reads(
     named = [x for x in (variant.tolerance, variant.rounds, variant.steps) if isinstance(x, str)]
     labels = POOL if variant.new_cases else FAN
     later = ('hppo_checkpoints', 'round_start', *labels) if variant.rounds != 1 else ()
-    further = ('reward_items',) if variant.further else ()
+    further = ('reward_items',) if variant.extra else ()
     return (*MODEL, 'preference_run', *ROUND, 'hppo_warmup', *VALIDATE, *later, *further, *named)
 
-def preference_code(v): return ' '.join(['hppo', *modules_named(v.further, v.reward)]) # of a Variant
+def preference_code(v): return ' '.join(['rounds', *modules_named(v.extra, v.reward)]) # of a Variant
 
 # %% ../../nbs/run/220_pipeline.ipynb #c035
 PREFERENCE = {name: Stage(make_preference, ('pool', 'sft', 'corpus'), preference_reads(v), preference_code(v))
@@ -250,7 +252,8 @@ STAGES = dict(
     sft=Stage(make_sft, ('cpt', 'corpus'), SFT, 'sft'),
     cpt_single=Stage(make_cpt, ('pretrained', 'corpus'), CPT, 'cpt'),
     sft_single=Stage(make_sft, ('cpt_single', 'corpus'), SFT, 'sft'),
-    pool=Stage(make_pool, ('sft', 'corpus'), (*MODEL, 'preference_run', 'guidance_branch', *POOL), 'hppo'),
+    pool=Stage(make_pool, ('sft', 'corpus'), (*MODEL, 'preference_run', 'guidance_branch', *POOL),
+               'candidates'),
     told=Stage(partial(made_on, 'modit.experiments.told:make_told'), ('pool', 'sft', 'corpus'),
                (*MODEL, 'preference_run', *ROUND, 'prefix_len', 'hppo_steps'), 'wishes'),
     fewer=Stage(partial(made_on, 'modit.experiments.labelled:make_fewer'), ('pool', 'sft', 'corpus'),
@@ -293,7 +296,9 @@ def _constants(s, stage, domain):
     if stage == 'corpus': return [_called(ENGINES.get(s.index)), *(own_facts(s, domain) if s.folders else ())]
     if stage in ('domain', 'pretrained') and not s.folders: return [world_constants(s, domain)]
     if stage not in VARIANTS: return []
-    return [{k: _called(v) for k, v in vars(VARIANTS[stage]).items() if k not in WORDS}]
+    row = VARIANTS[stage]
+    own = {f.name: getattr(row, f.name) for f in fields(row) if getattr(row, f.name) != f.default}
+    return [{k: _called(v) for k, v in own.items() if k not in WORDS}]
 
 # %% ../../nbs/run/220_pipeline.ipynb #8a0f54a6
 def _remembering():

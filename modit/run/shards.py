@@ -103,11 +103,11 @@ def labeller(
     **shards,    # how many, and the only one that is wanted
 ):               # as `label_at_once`
     "A labeller that audits an inexact index and labels in shards."
-    def label(offered, corpus, cases, s, round_number=None):
+    def label(propose, corpus, cases, s, round_number=None):
         counted = rewarded_items(corpus, s)
         def part(rows):
             if rows.start == 0 and corpus.index.kind != 'flat':
-                audit_labels(corpus, cases[:AUDITED], offered(slice(0, AUDITED)), s.k)
-            return label_pool(corpus, cases[rows], offered(rows), s.k, counted)
+                audit_labels(corpus, cases[:AUDITED], propose(slice(0, AUDITED)), s.k)
+            return label_pool(corpus, cases[rows], propose(rows), s.k, counted)
         return in_shards(part, cases, folder if round_number else None, round_number, **shards)
     return label

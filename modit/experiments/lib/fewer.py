@@ -13,7 +13,8 @@ import pandas as pd
 from scipy.stats import ttest_ind
 
 from ...candidates import Pool
-from ...hppo import VARIANTS, prefer
+from ...rounds import hppo
+from ...variants import VARIANTS
 from ...settings import require
 from ...report.stats import Interval, verdict
 from ...store import stream
@@ -45,7 +46,7 @@ def prefer_fewer(
     pool,   # Pool, of three times the cases
 ):          # Run
     "An off-policy round on a third of a pool's cases, of patterns drawn by lot."
-    return prefer(sft, corpus, s, of_fewer(pool, lot(s, corpus.name)), VARIANTS['off_policy'])
+    return hppo(sft, corpus, s, of_fewer(pool, lot(s, corpus.name)), VARIANTS['off_policy'])
 
 # %% ../../../nbs/experiments/lib/192_fewer.ipynb #c012
 def apart(

@@ -12,7 +12,8 @@ from dataclasses import replace
 import torch
 
 from ...flow import guide_of, guided_by
-from ...hppo import VARIANTS, pairs_of, preference_batch, preference_loss
+from ...preference import is_guided, preference_batch, preference_loss
+from ...variants import VARIANTS, pairs_of
 from ...store import stream
 from ...training import fit
 
@@ -67,7 +68,7 @@ def teach_wishes(
 ):          # a MODiT with an ear
     "Two wishes in one preference round."
     policy = with_ear(copy.deepcopy(sft), pool, s)
-    if s.score_scale != 1: guided_by(policy, guide_of(sft))
+    if is_guided(s): guided_by(policy, guide_of(sft))
     pairs = [pairs_of(VARIANTS['off_policy'], wished(pool, worth), s)[:2] for worth in WORTHS]
     def batch(step):
         rng, wish = stream(s.seed, 'told', corpus.name, step), step % 2

@@ -41,7 +41,7 @@ def test_a_page_without_scores_is_named_and_passed_over(tmp_path):
 
 # A row more in the table of variants, which no score file holds.
 UNTRAINED = """from dataclasses import replace
-from modit.hppo import VARIANTS
+from modit.variants import VARIANTS
 VARIANTS['eager'] = replace(VARIANTS['pareto'], label='Eager', page={page!r})
 from modit.run.page import redraw_page
 for name in {pages!r}: redraw_page(name, profile='mini')"""

@@ -15,6 +15,7 @@ from .evaluation import average_pool, sample_cases, score_cases
 from .metrics import score_queries
 from .ordering import ROLES, centroid, training_cases
 from .retrieval import VectorIndex, search
+from .settings import Settings
 from .sphere import normalize
 
 # %% ../nbs/150_baselines.ipynb #c007
@@ -52,26 +53,29 @@ def attribute_only(
 def rocchio(
     corpus, # Corpus
     cases,  # Cases
-    s,      # Settings: k
+    s:Settings, # k
     gamma,  # how far from the least dense neighbours to the densest
 ) -> np.ndarray: # (n, d) unit float32
     "Pseudo-relevance feedback from the neighbours of the average."
     mean = average_pool(corpus, cases)
     ids = search(corpus.index, mean, s.k, exclude=cases.sequence)
     by_density = np.argsort(corpus.density[ids], axis=1, kind='stable')
-    ranked, quarter = np.take_along_axis(ids, by_density, 1), max(1, s.k//4)
-    high, low = ranked[:, -quarter:], ranked[:, :quarter]
+    ranked = np.take_along_axis(ids, by_density, 1)
+    quarter = max(1, s.k//4)
+    high = ranked[:, -quarter:]
+    low = ranked[:, :quarter]
     away = corpus.items[high].mean(1) - corpus.items[low].mean(1)
     return normalize(mean + gamma*away).astype(np.float32)
 
 # %% ../nbs/150_baselines.ipynb #c018
 def fit_ridge_map(
     corpus, # Corpus
-    s,      # Settings: train_rows, ridge_alpha
+    s:Settings, # train_rows, ridge_alpha
 ):          # a map from means (n, d) to residuals (n, d)
     "Ridge regression of the tail's residual on the seeds' mean."
     cases = training_cases(corpus, s.of('train_rows', corpus.name), s)
-    mean, tail = average_pool(corpus, cases), centroid(corpus.items, cases.tail)
+    mean = average_pool(corpus, cases)
+    tail = centroid(corpus.items, cases.tail)
     return Ridge(s.ridge_alpha).fit(mean, tail - mean).predict
 
 # %% ../nbs/150_baselines.ipynb #c019
@@ -103,7 +107,7 @@ def pattern_direction(
 def filtered_neighbours(
     corpus, # Corpus
     cases,  # Cases
-    s,      # Settings: k, index, label_block
+    s:Settings, # k, index, label_block
 ) -> pd.DataFrame: # attr, same, joint, cond of every case
     "Oracle: scores of the average's neighbours among true positives."
     positive = np.flatnonzero(corpus.attribute)
@@ -125,7 +129,7 @@ def choose(
     answer,    # (Cases, value) -> queries (n, d)
     values,    # to choose from
     corpus,    # Corpus
-    s,         # Settings: valid_cases, k
+    s:Settings, # valid_cases, k
     split:str, # item: validation cases of trained patterns; pattern: of new ones
 ):             # the value, its validation Joint
     "Value of the highest Joint on a split's kind of validation cases; raises `ValueError` if there are none."

@@ -13,6 +13,7 @@ import numpy as np
 
 from .ordering import training_cases
 from .pretrain import continuation_loss, continuation_rows, later_dropout
+from .settings import Settings
 from .store import stream
 from .training import fit
 
@@ -33,11 +34,12 @@ def mix_domains(
 def continue_pretraining(
     model,       # pretrained MODiT, left as it is
     corpora,     # list of Corpus, one or several
-    s,           # Settings
+    s:Settings,  # of the run
     folder=None, # for checkpoints; None keeps none
 ):               # trained copy, loss of every step
     "Metric-ordered continuation pretraining over all given domains (L_CPT, stage ii)."
-    model, names = copy.deepcopy(model), [c.name for c in corpora]
+    model = copy.deepcopy(model)
+    names = [c.name for c in corpora]
     rows = [s.of('train_rows', name) for name in names]
     cases = [training_cases(c, n, s) for c, n in zip(corpora, rows, strict=True)]
     repetition = [s.of('repetition', name)*s.cpt_epochs for name in names]
@@ -46,5 +48,6 @@ def continue_pretraining(
         drawn = pool[step*s.batch:(step + 1)*s.batch]
         items = np.stack([corpora[i].items[cases[i].sequence[row]] for i, row in drawn])
         return continuation_rows(items, s, stream(s.seed, 'cpt', step), later_dropout(s))
-    loss, steps = partial(continuation_loss, jacobi=s.jacobi), max(1, len(pool)//s.batch)
+    loss = partial(continuation_loss, jacobi=s.jacobi)
+    steps = max(1, len(pool)//s.batch)
     return model, fit(model, loss, batch, steps, s.cpt_lr, s, s.cpt_micro_batch, folder, 'cpt')

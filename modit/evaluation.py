@@ -15,13 +15,13 @@ from .flow import generate
 from .metrics import direction_auc, score_queries
 from .ordering import centroid, make_cases
 from .retrieval import search
-from .settings import require
+from .settings import require, Settings
 from .sphere import sample_sphere
 from .store import stream
 
 # %% ../nbs/110_evaluation.ipynb #c005
 def protocol_counts(
-    s,         # Settings
+    s:Settings, # of the run
     name:str,  # light, hardened or full
 ) -> tuple[int, int]: # cases scored by retrieval, cases scored by AUC
     "How many cases a protocol takes of a split; raises `ValueError` (App. B, Evaluation protocols)."
@@ -36,7 +36,7 @@ def sample_cases(
     corpus,     # Corpus
     split:str,  # item, pattern or valid
     n:int,      # cases
-    s,          # Settings
+    s:Settings, # of the run
 ):              # Cases
     "Cluster-stratified cases of a split; a longer list begins with the shorter one."
     longest = max(n, s.auc_cases, s.density_cases, s.full_cases)
@@ -55,7 +55,7 @@ def average_pool(
 def case_noise(
     n:int,    # cases
     shape,    # of the noise of one case, (..., d)
-    s,        # Settings
+    s:Settings, # of the run
     *purpose, # words of the random stream
 ):            # (n, ..., d) tensor, unit rows
     "Unit noise, a stream for each case."
@@ -66,14 +66,15 @@ def serve(
     model,      # a MODiT
     corpus,     # Corpus
     cases,      # Cases
-    s,          # Settings
+    s:Settings, # of the run
     scale=None, # guidance scale, by default the serving scale
     block=250,  # cases at a time
 ) -> np.ndarray: # (n, d) one query a case
     "The served query of every case (sec. Inference)."
     scale = s.guidance_scale if scale is None else scale
     device = next(model.parameters()).device
-    noise, queries = case_noise(len(cases), (1, s.dim), s, corpus.name), []
+    noise = case_noise(len(cases), (1, s.dim), s, corpus.name)
+    queries = []
     for i in range(0, len(cases), block):
         items = torch.from_numpy(corpus.items[cases.prefix[i:i + block]]).to(device)
         query = generate(model, items, noise[i:i + block].to(device), scale, s.ode_steps, s.sampler)
@@ -83,7 +84,7 @@ def serve(
 # %% ../nbs/110_evaluation.ipynb #c110d2
 def with_serving_scale(
     scales, # guidance scales
-    s,      # Settings: guidance_scale
+    s:Settings, # guidance_scale
 ) -> list:  # in order, each once
     "Guidance scales with the serving scale; raises `ValueError` for a negative one."
     found = sorted({*map(float, scales), float(s.guidance_scale)})
@@ -95,7 +96,7 @@ def score_cases(
     queries,        # (n, d)
     corpus,         # Corpus
     cases,          # Cases
-    s,              # Settings
+    s:Settings,     # of the run
     retrieved=None, # score only the first cases by retrieval
 ) -> pd.DataFrame:  # case, pattern, attr, same, joint, cond, auc
     "Per-case metrics of queries, the case's own items excluded."
@@ -114,7 +115,7 @@ CASE_COLUMNS = ['domain', 'split', 'case', 'pattern', 'method', 'attr', 'same', 
 def evaluate(
     answer,     # Cases -> queries (n, d)
     corpus,     # Corpus
-    s,          # Settings
+    s:Settings, # of the run
     method:str, # name in the table
     protocol='hardened', # light, hardened or full
     splits=('item', 'pattern'), # of the cases

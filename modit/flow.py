@@ -34,7 +34,9 @@ def flow_loss(
     scale=1.,           # guidance scale of the velocity; other than 1 only for scores
 ):                      # (B, T) loss of every target
     "Flow-matching loss of every target (equation of L_FM)."
-    target, noise, each = target.unflatten(1, (-1, t.shape[1])), noise[:, None], t[:, None]
+    target = target.unflatten(1, (-1, t.shape[1]))
+    noise = noise[:, None]
+    each = t[:, None]
     path, velocity = geodesic(noise, target, each)      # (B, T/D, D, d)
     z = path.flatten(1, 2)
     found = model(items, z, t, position, valid, visible)
@@ -115,7 +117,8 @@ def generate(
     scale = torch.as_tensor(scale, dtype=noise.dtype, device=noise.device).expand(T)
     position = torch.full((T,), items.shape[1], device=noise.device)
     if valid is not None: position = valid.sum(1, keepdim=True).expand(B, T)
-    cache, z = model.prefill(items, valid), noise
+    cache = model.prefill(items, valid)
+    z = noise
     for i, modulation in enumerate(modulations or [(None, None)]*steps):
         t = noise.new_full((1, 1), i/steps)
         move = guided_velocity(model, cache, z, t, position, scale, modulation)/steps

@@ -37,7 +37,8 @@ def cond_at_k(
     same,      # (n, K) bool, is the retrieved item in the seeds' pattern
 ) -> np.ndarray: # (n,) fractions, NaN where nothing positive was retrieved
     "Cond: share of the seeds' pattern among the positives (equation of P_y; none retrieved: skipped)."
-    both, hits = joint_at_k(attribute, same), attr_at_k(attribute)
+    both = joint_at_k(attribute, same)
+    hits = attr_at_k(attribute)
     return np.divide(both, hits, out=np.full(len(hits), np.nan), where=hits > 0)
 
 # %% ../nbs/050_metrics.ipynb #c021
@@ -61,7 +62,8 @@ def score_queries(
     _refuse_outside(retrieved, len(attribute))
     hit = np.asarray(attribute[retrieved], bool) # by id, so that labels on demand are asked for no others
     same = np.asarray(pattern)[retrieved] == np.asarray(case_pattern)[:, None]
-    joint, cond = joint_at_k(hit, same), cond_at_k(hit, same)
+    joint = joint_at_k(hit, same)
+    cond = cond_at_k(hit, same)
     return pd.DataFrame(dict(attr=attr_at_k(hit), same=same_at_k(same), joint=joint, cond=cond))
 
 # %% ../nbs/050_metrics.ipynb #c034

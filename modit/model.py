@@ -41,7 +41,8 @@ class MODiT(nn.Module):
         seq_len:int, # longest sequence L, target included
     ):
         super().__init__()
-        self.dim, self.seq_len = dim, seq_len
+        self.dim = dim
+        self.seq_len = seq_len
         self.embed_item = nn.Linear(dim, width)
         self.embed_noised = nn.Linear(dim, width)
         self.position_embedding = nn.Parameter(.02*torch.randn(seq_len, width))
@@ -75,7 +76,8 @@ def condition_tokens(self:MODiT,
     items, # (B, m, d) condition embeddings
 ):         # (B, m, width)
     "Tokens of the condition; raises `ValueError` when no place is left for a target."
-    m, most = items.shape[1], self.seq_len - 1
+    m = items.shape[1]
+    most = self.seq_len - 1
     require(m <= most, f'{m} condition items for sequences of {self.seq_len}; give at most {most}')
     return self.embed_item(items*self.dim**.5) + (self.position_embedding[:m] + self.type_embedding[0])
 
@@ -97,7 +99,8 @@ def prefill(self:MODiT,
     "Encode the condition once (sec. Inference)."
     if valid is None: valid = torch.ones(items.shape[:2], dtype=torch.bool, device=items.device)
     if not items.shape[1]: return dict(layers=[None]*len(self.blocks), valid=valid)
-    x, mask = self.condition_tokens(items), causal_mask(valid)[:, None]
+    x = self.condition_tokens(items)
+    mask = causal_mask(valid)[:, None]
     layers = []
     for block in self.blocks[:-1]:
         x, keys_values = block.encode(x, mask)
@@ -185,7 +188,8 @@ def count_flops(
     cached=False, # condition already encoded
 ) -> int:         # of one sequence
     "Operations of the matrix products of a forward pass."
-    W, d = s.width, s.dim
+    W = s.width
+    d = s.dim
     condition = 0 if cached else 2*d*W*m + (s.depth - 1)*(24*W*W + 4*W*m)*m + 4*W*W*m
     block = 24*W*W + 4*W*m if m else 20*W*W
     return condition + targets*(4*d*W + s.depth*block) + times*20*W*W

@@ -18,7 +18,7 @@ from sklearn.cluster import KMeans
 
 from .density import fit_predictor, predict_density, recall_density
 from .retrieval import VectorIndex
-from .settings import require
+from .settings import require, Settings
 from .sphere import normalize
 from .store import save_table, load_table, load_arrays, save_arrays, stream
 
@@ -29,7 +29,8 @@ def nearest_centroid(
     block=65536, # items at a time
 ) -> np.ndarray: # (N,) int32
     "Index of the nearest centroid of every item, in Euclidean distance."
-    half, nearest = (centroids**2).sum(1)/2, np.empty(len(items), np.int32)
+    half = (centroids**2).sum(1)/2
+    nearest = np.empty(len(items), np.int32)
     room = np.empty((min(block, len(items)), len(centroids)), np.result_type(items[:1], centroids))
     for i in range(0, len(items), block):
         part = items[i:i + block]
@@ -73,12 +74,14 @@ ROLES = ('train', 'item', 'pattern', 'valid', 'other')
 def holdout_split(
     attribute, # (N,) bool
     pattern,   # (N,) int
-    s,         # Settings
+    s:Settings, # of the run
     name:str,  # domain
 ) -> np.ndarray: # (N,) uint8, index into ROLES
     "Assign every item its role; raises `ValueError` when too few patterns can be held out."
-    clusters, rng = s.of('clusters', name), stream(s.seed, 'holdout', name)
-    test, valid = s.of('heldout_clusters', name), s.of('valid_clusters', name)
+    clusters = s.of('clusters', name)
+    rng = stream(s.seed, 'holdout', name)
+    test = s.of('heldout_clusters', name)
+    valid = s.of('valid_clusters', name)
     positives = np.bincount(pattern[attribute], minlength=clusters)
     able = rng.permutation(np.flatnonzero(positives >= s.heldout_positives))
     found = f'{name}: {len(able)} patterns have {s.heldout_positives} positives'
@@ -120,10 +123,11 @@ class Corpus:
 # %% ../nbs/070_ordering.ipynb #c018
 def patterns_of(
     domain, # anything with name, items (N, d), attribute (N,) and, if it knows them, pattern (N,)
-    s,      # Settings: clusters, seed
+    s:Settings, # clusters, seed
 ) -> np.ndarray: # (N,) int32
     "Given patterns, or those of k-means; raises `ValueError` when there are more than `clusters`."
-    clusters, given = s.of('clusters', domain.name), getattr(domain, 'pattern', None)
+    clusters = s.of('clusters', domain.name)
+    given = getattr(domain, 'pattern', None)
     if given is None: return find_patterns(domain.items, domain.attribute, clusters, s.seed)[1]
     many = int(given.max()) + 1
     found = f'setting clusters: {domain.name} has {many} patterns, not {clusters}'
@@ -133,11 +137,14 @@ def patterns_of(
 # %% ../nbs/070_ordering.ipynb #c019
 def prepare_corpus(
     domain, # anything with name, items (N, d) and attribute (N,)
-    s,      # Settings
+    s:Settings, # of the run
 ) -> Corpus:
     "Patterns, holdouts and predicted density of a domain."
-    name, items, attribute = domain.name, domain.items, domain.attribute
-    pattern, scorer = patterns_of(domain, s), getattr(domain, 'scorer', None)
+    name = domain.name
+    items = domain.items
+    attribute = domain.attribute
+    pattern = patterns_of(domain, s)
+    scorer = getattr(domain, 'scorer', None)
     role = holdout_split(attribute, pattern, s, name)
     seen = np.flatnonzero(np.isin(role, (ROLES.index('train'), ROLES.index('other'))))
     rng = stream(s.seed, 'anchors', name)
@@ -145,7 +152,8 @@ def prepare_corpus(
     labels = attribute if scorer is None else scorer
     density = recall_density(VectorIndex(items, s.index, s.label_block), anchors, labels, s.k)
     weights, bias = fit_predictor(items[anchors], density, s.ridge_alpha)
-    predicted, probe = predict_density(items, weights, bias), weights.astype(np.float32)
+    predicted = predict_density(items, weights, bias)
+    probe = weights.astype(np.float32)
     return Corpus(name, items, attribute, pattern, role, predicted, probe, s.index, s.label_block, scorer)
 
 # %% ../nbs/070_ordering.ipynb #c022
@@ -235,7 +243,8 @@ def pattern_pools(
     rng=None,  # NumPy generator, draws the normal items
 ) -> dict:     # pattern -> item ids
     "What the groups of each pattern are drawn from (Algorithm 1, lines 2-4); raises `ValueError` for none."
-    mine, pools = corpus.role == ROLES.index(role), {}
+    mine = corpus.role == ROLES.index(role)
+    pools = {}
     positives = by_pattern(corpus.pattern, mine & corpus.attribute)
     normals = by_pattern(corpus.pattern, mine & ~corpus.attribute)
     for c, (yes, no) in enumerate(zip(positives, normals, strict=True)):
@@ -275,7 +284,7 @@ def make_cases(
     corpus,   # Corpus
     role:str, # one of ROLES
     n:int,    # sequences
-    s,        # Settings: seq_len, prefix_len
+    s:Settings, # seq_len, prefix_len
     rng,      # NumPy generator
     order='ascending', # of each sequence
     normal_share=0.,   # share of normal items in the pools
@@ -295,11 +304,12 @@ def make_cases(
 def training_cases(
     corpus, # Corpus
     n:int,  # sequences
-    s,      # Settings
+    s:Settings, # of the run
     *purpose, # words of the random stream
 ) -> Cases:
     "Training sequences of a domain, in the order the settings ask for."
-    rng, share = stream(s.seed, 'sequences', corpus.name, *purpose), s.of('normal_share', corpus.name)
+    rng = stream(s.seed, 'sequences', corpus.name, *purpose)
+    share = s.of('normal_share', corpus.name)
     return make_cases(corpus, 'train', n, s, rng, s.order, share)
 
 # %% ../nbs/070_ordering.ipynb #c053

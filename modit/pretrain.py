@@ -13,6 +13,7 @@ import torch
 
 from .flow import flow_loss, sample_time
 from .model import new_model
+from .settings import Settings
 from .sphere import sample_sphere
 from .store import stream
 from .training import fit
@@ -20,7 +21,7 @@ from .training import fit
 # %% ../nbs/120_pretrain.ipynb #c009
 def continuation_rows(
     items, # (B, L, d) sequences of unit embeddings
-    s,     # Settings: condition_dropout
+    s:Settings, # condition_dropout
     rng,   # NumPy generator of this step
     dropout=None, # rate; None: the setting's
     targets=0,    # places of the sequence that are targets, the same in the whole batch; 0: all L - 1
@@ -39,7 +40,7 @@ def continuation_rows(
 
 # %% ../nbs/120_pretrain.ipynb #c012
 def later_dropout(
-    s, # Settings: guidance_branch, condition_dropout
+    s:Settings, # guidance_branch, condition_dropout
 ) -> float:
     "Rate of condition dropout in the stages after raw pretraining."
     return s.condition_dropout if s.guidance_branch == 'every' else 0.
@@ -59,7 +60,7 @@ def continuation_loss(
 # %% ../nbs/120_pretrain.ipynb #c022
 def pretrain(
     draw,        # generator -> (batch, L, d) raw sessions
-    s,           # Settings
+    s:Settings,  # of the run
     folder=None, # for checkpoints; None keeps none
 ):               # trained model, loss of every step
     "Raw-sequence pretraining of a new model (stage i)."
@@ -67,5 +68,6 @@ def pretrain(
     def batch(step):
         rng = stream(s.seed, 'pretrain', step)
         return continuation_rows(draw(rng), s, rng, targets=s.pretrain_targets)
-    loss, micro = partial(continuation_loss, jacobi=s.pretrain_jacobi), s.pretrain_micro_batch
+    loss = partial(continuation_loss, jacobi=s.pretrain_jacobi)
+    micro = s.pretrain_micro_batch
     return model, fit(model, loss, batch, s.pretrain_steps, s.pretrain_lr, s, micro, folder, 'pretrain')

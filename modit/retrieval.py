@@ -25,7 +25,8 @@ def refuse_rows(
 ):
     "Raise `ValueError` naming the first bad row and how many there are."
     if not bad.any(): return
-    first, many = int(np.argmax(bad)), int(bad.sum())
+    first = int(np.argmax(bad))
+    many = int(bad.sum())
     raise ValueError(f'{name}: row {first} {what} ({many} such rows); remove or repair them')
 
 # %% ../nbs/040_retrieval.ipynb #c008
@@ -37,7 +38,8 @@ def check_embeddings(
     "Unit embeddings as float32; raises `ValueError` naming the first bad row."
     if not isinstance(x, HalfRows): x = np.ascontiguousarray(x, dtype=np.float32)
     require(len(x.shape) == 2, f'{name}: expected a table of rows, got shape {x.shape}')
-    d, ours = x.shape[1], 'use embeddings of the model that the index was built with'
+    d = x.shape[1]
+    ours = 'use embeddings of the model that the index was built with'
     require(dim is None or d == dim, f'{name}: dimension {d}, expected {dim}; {ours}')
     lengths = row_lengths(x)
     refuse_rows(~np.isfinite(lengths), name, 'is not finite')
@@ -105,7 +107,8 @@ class VectorIndex:
         kind='flat', # flat, hnsw, ivf, ivf_disk, milvus, or an object with `search`
         block=256,   # queries searched together
     ):
-        self.items, self.block = check_embeddings(items, name='items'), block
+        self.items = check_embeddings(items, name='items')
+        self.block = block
         self.kind, self.index = kind, open_engine(self.items, kind)
 
 # %% ../nbs/040_retrieval.ipynb #c019
@@ -149,7 +152,8 @@ def in_blocks(
     k:int,   # how many candidates
 ) -> tuple[np.ndarray, np.ndarray]: # scores (q, k), ids (q, k), in no order
     "Candidates of any number of queries, with exact scores."
-    scores, ids = [np.zeros((0, k), np.float32)], [np.zeros((0, k), np.int64)]
+    scores = [np.zeros((0, k), np.float32)]
+    ids = [np.zeros((0, k), np.int64)]
     for i in range(0, len(queries), self.block):
         part = queries[i:i + self.block]
         ids.append(self.propose(part, k))
@@ -183,7 +187,8 @@ def with_engine(
 ) -> VectorIndex:
     "These items and this block behind another engine."
     other = copy(self)
-    other.kind, other.index = kind, open_engine(self.items, kind)
+    other.kind = kind
+    other.index = open_engine(self.items, kind)
     return other
 
 # %% ../nbs/040_retrieval.ipynb #c036

@@ -15,6 +15,7 @@ import torch
 from .flow import flow_loss, sample_time
 from .ordering import centroid, training_cases
 from .pretrain import later_dropout
+from .settings import Settings
 from .sphere import sample_sphere
 from .store import stream
 from .training import fit
@@ -23,7 +24,7 @@ from .training import fit
 def sft_targets(
     corpus, # Corpus
     cases,  # Cases
-    s,      # Settings: sft_depth, 0 for the whole tail, k for the k densest items
+    s:Settings, # sft_depth, 0 for the whole tail, k for the k densest items
 ) -> np.ndarray: # (n, d) unit targets
     "What each sequence is fine-tuned towards: its tail's centroid, or that of its densest items (t_tail)."
     ids = cases.sequence[:, -s.sft_depth:] if s.sft_depth else cases.tail
@@ -33,15 +34,17 @@ def sft_targets(
 def sft_rows(
     prefix, # (B, m, d) seeds
     target, # (B, d) unit targets
-    s,      # Settings: sft_draws, condition_dropout, guidance_branch
+    s:Settings, # sft_draws, condition_dropout, guidance_branch
     rng,    # NumPy generator of this step
 ) -> dict:  # prefix (B, m, d), target (B, d), t (B, D), noise (B, D, d), visible (B, D) bool
     "A batch of seeds and targets with its draws of dropout, time and noise."
-    B, D = len(prefix), s.sft_draws
+    B = len(prefix)
+    D = s.sft_draws
     visible = torch.from_numpy(rng.random((B, D)) >= later_dropout(s))
     t = sample_time(rng, (B, D))
     noise = sample_sphere(rng, (B, D, target.shape[1]))
-    prefix, target = torch.from_numpy(prefix), torch.from_numpy(target)
+    prefix = torch.from_numpy(prefix)
+    target = torch.from_numpy(target)
     return dict(prefix=prefix, target=target, t=t, noise=noise, visible=visible)
 
 # %% ../nbs/140_sft.ipynb #c011
@@ -61,15 +64,18 @@ def sft_loss(
 def finetune(
     model,       # shared MODiT after continuation pretraining, left as it is
     corpus,      # Corpus of one domain
-    s,           # Settings
+    s:Settings,  # of the run
     folder=None, # for checkpoints; None keeps none
 ):               # trained copy, loss of every step
     "Tail-centroid supervised fine-tuning of a domain (stage iii)."
-    model, name = copy.deepcopy(model), corpus.name
+    model = copy.deepcopy(model)
+    name = corpus.name
     cases = training_cases(corpus, s.of('train_rows', name), s)
     order = stream(s.seed, 'sft order', name).permuted(list(range(len(cases)))*s.of('sft_epochs', name))
     def batch(step):
-        some, rng = cases[order[step*s.batch:(step + 1)*s.batch]], stream(s.seed, 'sft', name, step)
+        some = cases[order[step*s.batch:(step + 1)*s.batch]]
+        rng = stream(s.seed, 'sft', name, step)
         return sft_rows(corpus.items[some.prefix], sft_targets(corpus, some, s), s, rng)
-    loss, steps = partial(sft_loss, jacobi=s.jacobi), max(1, len(order)//s.batch)
+    loss = partial(sft_loss, jacobi=s.jacobi)
+    steps = max(1, len(order)//s.batch)
     return model, fit(model, loss, batch, steps, s.sft_lr, s, s.sft_micro_batch, folder, f'sft {name}')

@@ -83,7 +83,8 @@ def sinc(
     x, # (...) radians
 ):     # (...) sin x / x, one at zero
     "Unnormalised sinc with an accurate derivative at and near zero."
-    small, sq = x.abs() < .05, x*x
+    small = x.abs() < .05
+    sq = x*x
     series = 1 - sq/6*(1 - sq/20*(1 - sq/42))
     safe = torch.where(small, torch.ones_like(x), x)
     return torch.where(small, series, torch.sin(safe)/safe)
@@ -107,7 +108,8 @@ def log_map(
     y, # (..., d) unit points
 ):     # (..., d) tangent vectors at x, of length angle(x, y)
     "The tangent vector at x whose exp_map is y; finite for equal and antipodal points."
-    across, c = _across(x, y), _dot(x, y)
+    across = _across(x, y)
+    c = _dot(x, y)
     size = _norm(across)
     lost = size <= 8*torch.finfo(size.dtype).eps      # no direction left in the digits
     e = normalize(torch.where(lost, _detour(x), across))
@@ -149,7 +151,8 @@ def weighted_error(
 ):            # (...) weighted squared norms
     "Squared velocity error under a Jacobi weight (equation of L_FM; App. A)."
     if kind != 'anisotropic': return jacobi_weight(t, theta, kind)*error.square().sum(-1)
-    e, error = normalize(velocity), to_tangent(z, error)
+    e = normalize(velocity)
+    error = to_tangent(z, error)
     along = _dot(error, e)
     across = (error - along*e).square().sum(-1)
     return along[..., 0]**2 + jacobi_weight(t, theta, 'endpoint')*across

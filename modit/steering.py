@@ -11,14 +11,14 @@ import numpy as np
 from .baselines import steer
 from .evaluation import average_pool, serve
 from .retrieval import search
-from .settings import require
+from .settings import require, Settings
 from .sphere import normalize
 
 # %% ../nbs/157_steering.ipynb #c005
 def steered_policy(
     model,  # a policy
     corpus, # Corpus
-    s,      # Settings: guidance_scale
+    s:Settings, # guidance_scale
 ):          # (Cases, scale, share, step) -> queries (n, d)
     "Serve a policy between the average and its own answer, moved along the probe."
     last = dict(cases=None, scale=None) # generation is repeated only for other cases or another scale
@@ -45,7 +45,8 @@ def neighbourhood_mean(
     block=64, # cases at a time
 ) -> np.ndarray: # (cases, d) mean of the neighbours, not normalised
     "The mean of the items nearest to the seeds' average, labels unseen."
-    found, mean = [], average_pool(corpus, cases)
+    found = []
+    mean = average_pool(corpus, cases)
     for i in range(0, len(cases), block):
         near = search(corpus.index, mean[i:i + block], n, exclude=cases.sequence[i:i + block])
         found.append(np.stack([corpus.items[ids].mean(0) for ids in near]))

@@ -50,7 +50,8 @@ def whole_file(
     path:Path|str, # the file to create or replace
 ):                 # a partial file beside it, open for bytes
     "Put a file in its place when all of it is written; raises `OSError` naming it when the disk refuses."
-    path, part = Path(path), None
+    path = Path(path)
+    part = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fd, part = tempfile.mkstemp(dir=path.parent, prefix=f'.{path.name}.')
@@ -167,7 +168,8 @@ def save_table(
     homes = [Path(home).resolve() for home in (path.parent, folder) if home]
     table, kind = (x.table, '<f2') if isinstance(x, HalfRows) else (x, '<f4')
     if isinstance(table, np.memmap) and table.dtype == kind and table.flags.c_contiguous:
-        file, whole = Path(table.filename).resolve(), table.offset + table.nbytes
+        file = Path(table.filename).resolve()
+        whole = table.offset + table.nbytes
         if file.parent in homes and file.stat().st_size == whole: return file.name
     save_rows(path, [table], x.shape, kind)
     return path.name

@@ -18,7 +18,7 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, parse_flag_from_env, reduce
 from tqdm import tqdm
 
-from .settings import require
+from .settings import require, Settings
 from .store import load_arrays, save_arrays
 
 # %% ../nbs/100_training.ipynb #c005
@@ -88,7 +88,8 @@ def load_checkpoint(
 def processes() -> PartialState: # process_index of num_processes, and the device
     "This process among those that were started together; raises `ValueError` when they work apart."
     cpu = parse_flag_from_env('ACCELERATE_USE_CPU') or not torch.accelerator.is_available()
-    here, started = PartialState(cpu=cpu, timeout=timedelta(days=7)), int(os.environ.get('WORLD_SIZE', 1))
+    here = PartialState(cpu=cpu, timeout=timedelta(days=7))
+    started = int(os.environ.get('WORLD_SIZE', 1))
     found = f'{started} processes were started, and each works alone on {here.device.type}'
     require(here.num_processes == started, f'{found}; set ACCELERATE_USE_CPU=true or start one')
     return here
@@ -163,7 +164,8 @@ def train_step(
     precision='fp32', # of matrix products: fp32 or bf16
 ) -> float:     # mean loss of the batch
     "One optimiser step with gradient accumulation and clipping."
-    total, device = 0., next(iter(rows.values())).device.type
+    total = 0.
+    device = next(iter(rows.values())).device.type
     for part, weight in micro_batches(rows, micro):
         with torch.autocast(device, torch.bfloat16, enabled=precision == 'bf16'):
             value = loss(model, part)*weight
@@ -193,15 +195,18 @@ def fit(
     batch,         # step -> dict of tensors, the global batch
     steps:int,     # optimiser steps
     lr:float,      # peak learning rate
-    s,             # Settings: schedule, clipping, precision, checkpoints
+    s:Settings,    # schedule, clipping, precision, checkpoints
     micro:int,     # rows of a micro-batch on one device
     folder=None,   # where checkpoints go; None keeps none
     name='train',  # for the progress line
     on_step=None,  # called with (steps done, model) after each step
 ) -> list:         # loss of every step
     "Minimise a loss, resumed from the folder's checkpoint; `FloatingPointError` when it is not finite."
-    here, path = processes(), Path(folder)/'checkpoint.safetensors' if folder else None
-    first, rank, world = here.is_main_process, here.process_index, here.num_processes
+    here = processes()
+    path = Path(folder)/'checkpoint.safetensors' if folder else None
+    first = here.is_main_process
+    rank = here.process_index
+    world = here.num_processes
     optimiser = _make_optimiser(model.to(here.device), lr, s)
     start, losses = _resume(path, model, optimiser)
     progress = tqdm(range(start, steps), name, initial=start, total=steps, mininterval=5, disable=not first)

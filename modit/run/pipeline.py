@@ -254,8 +254,8 @@ STAGES = dict(
     sft_single=Stage(make_sft, ('cpt_single', 'corpus'), SFT, 'sft'),
     pool=Stage(make_pool, ('sft', 'corpus'), (*MODEL, 'preference_run', 'guidance_branch', *POOL),
                'candidates'),
-    told=Stage(partial(made_on, 'modit.experiments.told:make_told'), ('pool', 'sft', 'corpus'),
-               (*MODEL, 'preference_run', *ROUND, 'prefix_len', 'hppo_steps'), 'wishes'),
+    told=Stage(partial(made_on, 'modit.experiments.frontier:make_conditioned'), ('pool', 'sft', 'corpus'),
+               (*MODEL, 'preference_run', *ROUND, 'prefix_len', 'hppo_steps'), 'conditioned'),
     fewer=Stage(partial(made_on, 'modit.experiments.labelled:make_fewer'), ('pool', 'sft', 'corpus'),
                 preference_reads(VARIANTS['off_policy']), 'fewer'),
     **PREFERENCE)

@@ -4,13 +4,13 @@
 
 # %% auto #0
 __all__ = ['area', 'weighted_areas', 'drawn_areas', 'compared', 'points_of', 'by_kind', 'cell_areas', 'area_contrasts',
-           'mean_area', 'reached_areas', 'dial_panels', 'dial_means']
+           'mean_area', 'reached_areas', 'dial_means']
 
 # %% ../../../nbs/experiments/lib/212_areas.ipynb #a002
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
+from ...settings import Settings
 from ...report.stats import Interval, jackknife_interval, verdict
 from ...report.verdicts import shared_counts, spanning
 
@@ -76,7 +76,7 @@ def by_kind(cell): return dict(list(cell.groupby('kind'))) # method -> its rows
 def cell_areas(
     cell,       # `curves` of one domain and split
     kinds,      # methods
-    s,          # Settings: resamples, seed
+    s:Settings, # resamples, seed
     column:str, # joint or attr
 ) -> tuple:     # method -> `drawn_areas`, number of cases
     "The areas of several methods on the shared resamples of a cell."
@@ -90,7 +90,7 @@ def cell_areas(
 def area_contrasts(
     cases,  # of `curves`
     pairs,  # (first, second) methods
-    s,      # Settings: resamples, seed
+    s:Settings, # resamples, seed
     column='joint', # or attr
     side=1, # claimed sign of the differences
 ) -> list: # of tables, a row a cell, as those of `contrast`
@@ -122,25 +122,12 @@ def reached_areas(
             rows.append(dict(split=split, domain=domain, height=column, **reached))
     return pd.DataFrame(rows)
 
-# %% ../../../nbs/experiments/lib/212_areas.ipynb #a009
-def dial_panels(
-    p,          # Page: domains, splits
-    column:str, # joint or attr
-) -> tuple:     # matplotlib Figure, (split, domain) -> Axes
-    "Empty panels, Same to the right and another metric up."
-    height, shape = .5 + 2.1*len(p.splits), (len(p.splits), len(p.domains))
-    fig, axes = plt.subplots(*shape, figsize=(7.5, height), squeeze=False)
-    for row, split in zip(axes, p.splits, strict=True):
-        row[0].set_ylabel(f'{split} split\n{column.capitalize()} (%)')
-    for ax, name in zip(axes[0], p.domains, strict=True): ax.set_title(name)
-    for ax in axes[-1]: ax.set_xlabel('Same (%)')
-    return fig, {(split, name): ax for split, row in zip(p.splits, axes, strict=True)
-                 for name, ax in zip(p.domains, row, strict=True)}
-
 # %% ../../../nbs/experiments/lib/212_areas.ipynb #a011
 def dial_means(
-    cell,       # per-case scores by kind and dial, of one domain and split
+    cases,      # per-case scores by kind and dial
     column:str, # joint or attr
-) -> pd.DataFrame: # Same and the other metric in percent, by kind and dial
-    "What a method reaches on average at every place of its dial."
-    return 100*cell.groupby(['kind', 'dial'])[['same', column]].mean()
+    panels,     # columns, such as split and domain
+):              # of (values of these columns, means)
+    "What each method reaches on average along its dial: Same and another metric in percent, panel by panel."
+    for place, cell in cases.groupby(panels):
+        yield place, 100*cell.groupby(['kind', 'dial'])[['same', column]].mean()

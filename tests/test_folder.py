@@ -206,6 +206,15 @@ def test_parquet_holds_the_same(good):
     assert [x.tolist() for x in again.sessions] == [x.tolist() for x in plain.sessions]
 
 
+def test_a_blank_label_of_parquet_is_blank(good):
+    pytest.importorskip('pyarrow', reason='pyarrow reads parquet, and is not installed')
+    labels = pd.Series(D1.attribute, dtype=object).where(np.arange(N) > 3, None)
+    pd.read_csv(good/'items.csv').assign(attribute=labels).to_parquet(good/'items.parquet')
+    (good/'items.csv').unlink()
+    assert problems(good) == ['items: attribute, row 0 and 3 more: blank; write 0 or 1, or name a scorer']
+    assert not problems(good, scored=True) and read_folder(good, scored=True).labelled.sum() == N - 4
+
+
 def test_a_key_is_of_the_content(good, tmp_path):
     key = folder_key(good)
     shutil.copytree(good, tmp_path/'moved')

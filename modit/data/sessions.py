@@ -30,7 +30,7 @@ def _one_step(graph, position, visited, rng):
 
 # %% ../../nbs/data/075_sessions.ipynb #c010
 def _walk(graph, begun, hop, rng):
-    "Sequences (n, L) that go on among neighbours where `begun` holds -1; `hop`: the chance of two steps at once."
+    "Sequences (n, L) that go on among neighbours where `begun` holds -1; two steps at once by chance `hop`."
     path = begun.copy()
     for i in range(1, path.shape[1]):
         one = _one_step(graph, path[:, i - 1], path[:, :i], rng)

@@ -52,15 +52,18 @@ def _count_problems(positive, known):
     if known and positive in (0, known):
         return [f'{positive} of {known} labels are positive; an attribute has both kinds']
     least = f'cases of {SHORTEST} items in {FEWEST} patterns take {_LEAST_POSITIVES}'
-    return [f'{positive} positives are too few: {least}; label more items'] if positive < _LEAST_POSITIVES else []
+    enough = positive >= _LEAST_POSITIVES
+    return [] if enough else [f'{positive} positives are too few: {least}; label more items']
 
 # %% ../../nbs/data/036_trouble.ipynb #c017
 def _label_problems(column, threshold, scored=False):
     "Labels that are no label or blank, scores without a threshold, and what `_count_problems` finds."
     values, wrong = to_numbers(column)
-    where, known = 'items: attribute,', values[np.isfinite(values)]
+    where = 'items: attribute,'
+    known = values[np.isfinite(values)]
     lines = _wrong_rows(where, wrong, 'neither 0 or 1 nor a score; write a number')
-    if not scored: lines += _wrong_rows(where, np.isnan(values) & ~wrong, 'blank; write 0 or 1, or name a scorer')
+    blank = np.isnan(values) & ~wrong
+    if not scored: lines += _wrong_rows(where, blank, 'blank; write 0 or 1, or name a scorer')
     counted = _count_problems(int(is_positive(known, threshold).sum()), len(known))
     if threshold is None and not np.isin(known, (0, 1)).all():
         spread = f'{known.min():.3g} to {known.max():.3g}'
@@ -71,9 +74,10 @@ def _label_problems(column, threshold, scored=False):
 def _id_problems(ids):
     "Ids that are blank or name two items."
     twice = ids.duplicated()
-    name = next(iter(ids[twice]), '')
+    first = next(iter(ids[twice]), '')
     lines = _wrong_rows('items: id,', ids.str.strip() == '', 'blank; name the item')
-    return lines + _wrong_rows('items: id,', twice, f'{name!r} names an item above as well; name each item once')
+    again = f'{first!r} names an item above as well; name each item once'
+    return lines + _wrong_rows('items: id,', twice, again)
 
 # %% ../../nbs/data/036_trouble.ipynb #c023
 def _pattern_problems(names, positive):

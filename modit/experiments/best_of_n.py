@@ -12,9 +12,10 @@ from ..candidates import fan_candidates, static_candidates
 from ..evaluation import CASE_COLUMNS, protocol_counts, sample_cases, score_cases, serve
 from ..run.pipeline import get_corpus, get_model
 from ..report.report import Table, best_variants, by_method, look
-from ..settings import require
+from ..settings import Settings, require
 from ..report.stats import cluster_interval, paired_bootstrap
 from ..report.verdicts import contrast, contrasts, judge, split_panels, threshold_claim
+from ..run.page import Page
 
 # %% ../../nbs/experiments/370_best_of_n.ipynb #c007
 READS = ('validation',)
@@ -40,7 +41,7 @@ def best_of(
 def offered(p): return len(p.s.tail_depths) + len(p.s.guidance_scales) # candidates of a case
 
 def compared(
-    p, # Page: candidates
+    p:Page, # candidates
 ) -> int:
     "How many candidates of a case an oracle sees; raises `ValueError` for more than there are."
     most = offered(p)
@@ -53,7 +54,7 @@ def score_models(
     models:dict, # sft and hppo
     corpus, # Corpus
     cases,  # Cases
-    p,      # Page: candidates
+    p:Page, # candidates
 ) -> dict:  # method -> per-case scores
     "Served queries and oracles of both policies."
     def score(queries): return score_cases(queries, corpus, cases, p.s)
@@ -70,10 +71,11 @@ def score_models(
 
 # %% ../../nbs/experiments/370_best_of_n.ipynb #c015
 def run(
-    p, # Page
+    p:Page, # the run
 ) -> dict: # best_of_n: per-case scores
     "Score served queries and oracles under the full protocol."
-    best, rows = best_variants(p.read_other('validation')), []
+    best = best_variants(p.read_other('validation'))
+    rows = []
     n = min(x for x in (protocol_counts(p.s, 'full')[0], p.cases) if x)
     for name in p.domains:
         corpus = get_corpus(p.s, name)
@@ -93,7 +95,7 @@ def scored(cases, methods): return tuple(m for m in methods if (cases.method == 
 
 def table(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Table
     "Served queries beside oracles over the candidates (tab:bon, tab:appbon)."
     cases = scores['best_of_n']
@@ -110,17 +112,18 @@ RIVALS = ('sft_single', 'sft_oracle', 'hppo_oracle')
 
 def plot(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Figure
     "Joint minus that of the one query HPPO serves, with intervals (fig-bon, ours)."
     rows = contrasts(scores['best_of_n'], [(rival, 'hppo_single') for rival in RIVALS], p.s)
-    ylabel, marks = 'Joint minus HPPO, one query\n(points)', {rival: look(rival) for rival in RIVALS}
+    ylabel = 'Joint minus HPPO, one query\n(points)'
+    marks = {rival: look(rival) for rival in RIVALS}
     return {'fig-bon': split_panels(rows, p.domains, p.splits, ylabel, marks)}
 
 # %% ../../nbs/experiments/370_best_of_n.ipynb #c024
 def relative_gain(
     cell, # scores of one domain and split
-    s,    # Settings: resamples
+    s:Settings, # resamples
 ) -> dict: # estimate, low, high, n
     "Relative gain of the oracle over HPPO's candidates above its served query."
     ordered = cell.sort_values('case')
@@ -133,7 +136,7 @@ def relative_gain(
 # %% ../../nbs/experiments/370_best_of_n.ipynb #c026
 def headroom(
     cases, # scores of `run`
-    s,     # Settings
+    s:Settings, # of the run
 ) -> pd.DataFrame: # domain, split, estimate, low, high, n
     "The relative gain in every cell."
     cells = cases.groupby(['domain', 'split'])
@@ -142,7 +145,7 @@ def headroom(
 # %% ../../nbs/experiments/370_best_of_n.ipynb #c029
 def claims(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> list:
     "C18 and C19 over D1 to D3; left out where fewer candidates are compared."
     d13 = scores['best_of_n'].query('domain != "D4"')

@@ -15,13 +15,14 @@ from ..settings import override, require
 from ..report.stats import holm, resample_counts
 from ..store import stream
 from ..report.verdicts import contrasts, judge, paired
+from ..run.page import Page
 
 # %% ../../nbs/experiments/380_bootstrap.ipynb #c007
 READS = ('main', 'validation')
 SCORES = ()
 
 def run(
-    p, # Page
+    p:Page, # the run
 ) -> dict: # empty
     "This page has no scores of its own."
     return {}
@@ -32,7 +33,7 @@ def joined(scores): return with_hppo(scores['main'], scores['validation']) # wit
 CONTRASTS = (('hppo', 'sft'), ('pareto', 'adaptive'), ('pareto', 'off_policy'))
 
 def drawn(
-    p, # Page: resamples, level
+    p:Page, # resamples, level
 ): # Settings
     "The settings with this page's number of resamples; raises `ValueError` for it or a level out of range."
     require(0 < p.level < 1, f'{p.name}: level: {p.level:g} is out of range; give a share between 0 and 1')
@@ -41,7 +42,7 @@ def drawn(
 # %% ../../nbs/experiments/380_bootstrap.ipynb #c013
 def differences(
     cases, # with the rows `hppo`
-    p,     # Page: resamples, level
+    p:Page, # resamples, level
 ) -> pd.DataFrame: # a row a contrast and cell
     "The paired contrasts with both intervals, adjusted over all of them (fig:sig)."
     rows = contrasts(cases, CONTRASTS, drawn(p), level=p.level)
@@ -67,7 +68,7 @@ WIDTHS = {'over cases': 3, 'over patterns': 1} # of the lines
 
 def plot(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Figure
     "Mean differences with both intervals, coloured by their verdict (fig:sig)."
     found = differences(joined(scores), p)
@@ -99,7 +100,7 @@ def ratio_rows(
     cases, # with the rows `hppo`
     a:str, b:str, # methods
     kind,  # scores of a (n,), of b (n,), patterns (n,) -> function of weights (B, units); the units
-    p,     # Page: resamples, level
+    p:Page, # resamples, level
 ) -> pd.DataFrame: # domain, split, a, b, estimate, low, high, n
     "A ratio of standard errors in every cell, with its bootstrap interval."
     rows, s, ends = [], drawn(p), [(1 - p.level)/2, (1 + p.level)/2]
@@ -127,8 +128,10 @@ def clustering(
     patterns, # (n,) of each case
 ) -> tuple:   # weights (B, patterns) -> ratios (B,); units
     "Standard error over patterns over the one over cases; units are patterns."
-    centred, group = a - b - (a - b).mean(), np.unique(patterns, return_inverse=True)[1]
-    sums, squares = np.bincount(group, centred)**2, np.bincount(group, centred**2)
+    centred = a - b - (a - b).mean()
+    group = np.unique(patterns, return_inverse=True)[1]
+    sums = np.bincount(group, centred)**2
+    squares = np.bincount(group, centred**2)
     def ratio(counts):
         with np.errstate(divide='ignore', invalid='ignore'): # equal differences: no ratio
             return np.sqrt(counts @ sums/(counts @ squares))
@@ -137,7 +140,7 @@ def clustering(
 # %% ../../nbs/experiments/380_bootstrap.ipynb #c033
 def clusterings(
     cases, # with the rows `hppo`
-    p,     # Page: resamples, level
+    p:Page, # resamples, level
 ) -> pd.DataFrame: # a row a contrast and cell
     "How much wider intervals over patterns are, for every contrast of the figure."
     rows = pd.concat([ratio_rows(cases, a, b, clustering, p) for a, b in CONTRASTS], ignore_index=True)
@@ -157,7 +160,7 @@ def optimism(
 # %% ../../nbs/experiments/380_bootstrap.ipynb #c039
 def table(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Table
     "The contrasts of the figure, and what choosing on the test split would have bought (fig:sig)."
     cases = joined(scores)
@@ -170,7 +173,7 @@ def table(
 # %% ../../nbs/experiments/380_bootstrap.ipynb #c042
 def claims(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> list:
     "C31 and B05."
     cases = joined(scores)

@@ -13,7 +13,7 @@ import pandas as pd
 
 from ..evaluation import sample_cases, score_cases, serve, with_serving_scale
 from ..flow import guided_by
-from ..run.page import check_choice
+from ..run.page import Page, check_choice
 from ..run.pipeline import get_corpus, get_history, get_model
 from ..report.report import BLUE, GREEN, ORANGE, VERMILLION, Look, Table, legend_of, look, whisker
 from ..settings import override, require
@@ -31,12 +31,13 @@ BRANCHES = dict(
 
 # %% ../../nbs/experiments/395_branch.ipynb #c008
 def guided_models(
-    p,           # Page: branches
+    p:Page, # branches
     domain:str,  # domain
 ) -> dict:       # branch -> the SFT model with its guide
     "SFT under every branch; raises `ValueError` for an unknown one."
     check_choice(p.name, 'branches', p.branches, BRANCHES)
-    every, alone = override(p.s, guidance_branch='every'), p.s
+    every = override(p.s, guidance_branch='every')
+    alone = p.s
     if p.s.guidance_branch == 'every': alone = override(p.s, guidance_branch='pretraining')
     def guide(branch):
         if branch == 'frozen': return get_model(alone, 'pretrained')
@@ -53,7 +54,7 @@ def at(branch, scale): return f'{BRANCHES[branch].label} {scale:g}' # the method
 KEPT = ['domain', 'split', 'case', 'pattern', 'method', 'attr', 'same', 'joint', 'auc']
 
 def served_rows(
-    p,      # Page: cases
+    p:Page, # cases
     corpus, # Corpus
     split:str, # item, pattern or valid
     model,  # a MODiT with its guide
@@ -69,11 +70,12 @@ def served_rows(
 
 # %% ../../nbs/experiments/395_branch.ipynb #c013
 def score_branches(
-    p,           # Page: branches, scales
+    p:Page, # branches, scales
     domain:str,  # domain
 ) -> pd.DataFrame: # per-case scores by branch and scale
     "Serve SFT under every branch at every scale."
-    corpus, rows = get_corpus(p.s, domain), []
+    corpus = get_corpus(p.s, domain)
+    rows = []
     for branch, model in guided_models(p, domain).items():
         for scale in dial(p):
             named = dict(method=at(branch, scale), branch=branch, scale=scale)
@@ -86,7 +88,7 @@ def score_branches(
 KINDS = ('adaptive', 'pareto')
 
 def implicit_scales(
-    p, # Page: score_scales
+    p:Page, # score_scales
 ) -> list:
     "The guidance scales of the implicit score; raises `ValueError` for one below 1."
     found = sorted({float(x) for x in p.score_scales or (1, p.s.guidance_scale)})
@@ -97,11 +99,13 @@ def scored_by(kind, scale): return f'{look(kind).label}, score at {scale:g}' # t
 
 # %% ../../nbs/experiments/395_branch.ipynb #c016
 def score_preferences(
-    p,           # Page: score_scales
+    p:Page, # score_scales
     domain:str,  # domain
 ) -> tuple:      # per-case scores, what validation said of every round
     "Serve and score the policies of either implicit score."
-    corpus, models, said = get_corpus(p.s, domain), dict(SFT=get_model(p.s, 'sft', domain)), []
+    corpus = get_corpus(p.s, domain)
+    models = dict(SFT=get_model(p.s, 'sft', domain))
+    said = []
     for scale in implicit_scales(p):
         s = override(p.s, score_scale=scale, anchor_scale=scale)
         for kind in KINDS:
@@ -114,7 +118,7 @@ def score_preferences(
 
 # %% ../../nbs/experiments/395_branch.ipynb #c017
 def run(
-    p, # Page: branches, scales, score_scales
+    p:Page, # branches, scales, score_scales
 ) -> dict: # branch: per-case scores; branch_rounds: what validation said of every round
     "Serve SFT under every branch, and the policies of either implicit score."
     rows, said = [], []
@@ -128,10 +132,11 @@ def run(
 # %% ../../nbs/experiments/395_branch.ipynb #c024
 def table(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Table
     "SFT by branch and scale, and the policies of either implicit score (ours)."
-    rows, columns = scores['branch'], ['attr', 'same', 'joint', 'auc', 'along']
+    rows = scores['branch']
+    columns = ['attr', 'same', 'joint', 'auc', 'along']
     by_branch = rows.dropna(subset='scale').groupby(['split', 'domain', 'branch', 'scale'])[columns].mean()
     tested = rows[rows.scale.isna()]
     by_score = tested.groupby(['split', 'domain', 'method'], sort=False)[columns].mean()
@@ -145,7 +150,7 @@ ROWS = dict(joint='Joint (%)', attr='Attr (%)', same='Same (%)', along='along th
 
 def plot_dial(
     cases, # scores by branch and scale, of one split
-    p,     # Page
+    p:Page, # the run
 ): # matplotlib Figure
     "What every branch does across the scales."
     means = 100*cases.groupby(['domain', 'branch', 'scale'])[list(ROWS)].mean()
@@ -167,17 +172,19 @@ def plot_dial(
 # %% ../../nbs/experiments/395_branch.ipynb #c030
 def plot_rounds(
     said, # what validation said
-    p,    # Page
+    p:Page, # the run
 ): # matplotlib Figure
     "Validation Joint and Same round by round, for either implicit score."
     shape = 2, len(p.domains)
     fig, axes = plt.subplots(*shape, figsize=(7.5, 3.6), sharex=True, sharey='row', squeeze=False)
     seen = {}
     for (name, method), r in said.groupby(['domain', 'method'], sort=False):
-        kind, scale = r.kind.iloc[0], r.score_scale.iloc[0]
+        kind = r.kind.iloc[0]
+        scale = r.score_scale.iloc[0]
         seen[method] = look(kind)._replace(label=method, filled=scale == 1)
         for row, column in zip(axes, ('valid_joint', 'valid_same'), strict=True):
-            ax, style = row[p.domains.index(name)], seen[method].style | dict(ls='-', lw=1, ms=3)
+            ax = row[p.domains.index(name)]
+            style = seen[method].style | dict(ls='-', lw=1, ms=3)
             ax.plot(r['round'], 100*r[column], **style)
     for row, words in zip(axes, ('Joint', 'Same'), strict=True): row[0].set_ylabel(f'validation {words} (%)')
     for ax, name in zip(axes[0], p.domains, strict=True): ax.set_title(name)
@@ -188,10 +195,11 @@ def plot_rounds(
 # %% ../../nbs/experiments/395_branch.ipynb #c032
 def plot_gains(
     cases, # scores of the policies, without a scale
-    p,     # Page
+    p:Page, # the run
 ): # matplotlib Figure
     "Joint and Same of the policies of either implicit score, minus SFT."
-    shape, methods = (2, len(p.splits)), [m for m in cases.method.unique() if m != 'SFT']
+    shape = (2, len(p.splits))
+    methods = [m for m in cases.method.unique() if m != 'SFT']
     fig, axes = plt.subplots(*shape, figsize=(7.5, 3.8), sharex=True, sharey='row', squeeze=False)
     looks = {m: look('adaptive' if i % 2 == 0 else 'pareto') for i, m in enumerate(methods)}
     looks = {m: seen._replace(label=m, filled=i < 2) for i, (m, seen) in enumerate(looks.items())}
@@ -211,7 +219,7 @@ def plot_gains(
 # %% ../../nbs/experiments/395_branch.ipynb #c033
 def plot(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Figure
     "The branches across the scales, and either implicit score (fig-branch-*, fig-score*, ours)."
     rows, found = scores['branch'], {}

@@ -9,10 +9,11 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from ..variants import VARIANTS
-from ..run.page import check_choice
+from ..run.page import Page, check_choice
 from ..run.pipeline import get_corpus, get_history, get_model
 from ..report.report import Table, by_method, legend_of, look, read_reported
 from ..report.verdicts import contrast, judge, weakest_in_each_cell
+from ..settings import Settings
 
 # %% ../../nbs/experiments/340_candidate_pool.ipynb #c009
 READS = ()
@@ -20,7 +21,7 @@ SCORES = ('candidate_pool',)
 LOOKS = {'hybrid': ('Hybrid', 'blue', 's')}
 
 def runs_of(
-    p, # Page: pools
+    p:Page, # pools
 ) -> dict: # pool -> preference run
     "The preference run on each pool; raises `ValueError` for an unknown pool."
     mine = [name for name, v in VARIANTS.items() if v.page == 'candidate_pool']
@@ -29,7 +30,7 @@ def runs_of(
 
 # %% ../../nbs/experiments/340_candidate_pool.ipynb #c012
 def score_pool(
-    p,           # Page
+    p:Page, # the run
     domain:str,  # domain
     pool:str,    # the method's name
     variant:str, # the preference run on it
@@ -42,7 +43,7 @@ def score_pool(
 
 # %% ../../nbs/experiments/340_candidate_pool.ipynb #c013
 def run(
-    p, # Page: pools
+    p:Page, # pools
 ) -> dict: # candidate_pool: per-case scores; methods sft and the pools
     "Score SFT and one off-policy run a pool."
     rows = []
@@ -61,7 +62,7 @@ def paper_rows() -> pd.DataFrame: # domain, split, method, joint
 # %% ../../nbs/experiments/340_candidate_pool.ipynb #c017
 def table(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Table
     "Joint by candidate pool (tab:cand)."
     caption = 'Joint (percent) by candidate pool, one off-policy round, checkpoint chosen on validation.'
@@ -72,7 +73,7 @@ def draw_exchange(
     ax,     # matplotlib Axes
     cases,  # scores of one domain
     pool:str, # the method's name
-    s,      # Settings: resamples, seed
+    s:Settings, # resamples, seed
 ):
     "A pool minus SFT in the plane of Same and Joint, with intervals, in each split."
     same, joint = (contrast(cases, pool, 'sft', s, column) for column in ('same', 'joint'))
@@ -85,7 +86,7 @@ def draw_exchange(
 # %% ../../nbs/experiments/340_candidate_pool.ipynb #c026
 def plot(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Figure
     "What each pool gains in Joint and pays in Same, against SFT (fig-cand, ours)."
     cases = scores['candidate_pool']
@@ -102,7 +103,7 @@ def plot(
 # %% ../../nbs/experiments/340_candidate_pool.ipynb #c029
 def claims(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> list:
     "C16 and B06; a claim whose pools were not run is left out."
     cases, found = scores['candidate_pool'], []

@@ -13,7 +13,8 @@ from ..evaluation import protocol_counts
 from ..ordering import ROLES
 from ..run.pipeline import get_corpus
 from ..report.report import BLUE, DARK, LIGHT, ORANGE, SKY, Table, read_reported
-from ..settings import load_settings
+from ..settings import Settings, load_settings
+from ..run.page import Page
 
 # %% ../../nbs/experiments/300_data.ipynb #c007
 READS = ()
@@ -34,12 +35,14 @@ def cases_of_a_split(p): return min(max(protocol_counts(p.s, 'hardened')), p.cas
 # %% ../../nbs/experiments/300_data.ipynb #c009
 def domain_row(
     corpus, # Corpus
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # column -> value
     "Count a domain's items, positives, patterns, those trained on and those held out."
     s, name = p.s, corpus.name
-    patterns, evaluated = s.of('clusters', name), cases_of_a_split(p)
-    positives, rich = positives_by_pattern(corpus, patterns), {}
+    patterns = s.of('clusters', name)
+    evaluated = cases_of_a_split(p)
+    positives = positives_by_pattern(corpus, patterns)
+    rich = {}
     for role in ('train', 'item', 'pattern'):
         rich[role] = int((positives_by_pattern(corpus, patterns, role) >= s.seq_len).sum())
     return dict(domain=name, train=s.of('train_rows', name), eval_item=evaluated, eval_pattern=evaluated,
@@ -50,7 +53,7 @@ def domain_row(
 
 # %% ../../nbs/experiments/300_data.ipynb #c011
 def run(
-    p, # Page
+    p:Page, # the run
 ) -> dict: # data: one row a domain
     "Count every domain."
     return dict(data=pd.DataFrame([domain_row(get_corpus(p.s, name), p) for name in p.domains]))
@@ -88,7 +91,7 @@ def trained_rows(
 
 # %% ../../nbs/experiments/300_data.ipynb #c013c
 def proportions(
-    s,    # Settings
+    s:Settings, # of the run
     rows, # of `run`: the patterns that are trained on
 ) -> pd.DataFrame: # a row a quantity: quantity, paper, ours, ratio, source
     "What the paper has, what a profile has, and one over the other."
@@ -101,7 +104,7 @@ def proportions(
 
 # %% ../../nbs/experiments/300_data.ipynb #c014
 def hidden_columns(
-    p, # Page: splits
+    p:Page, # splits
 ) -> list:
     "Columns that belong to a split the run does not ask for."
     of_split = dict(item=['eval_item', 'item_patterns'], pattern=['eval_pattern', 'held_patterns'])
@@ -110,7 +113,7 @@ def hidden_columns(
 # %% ../../nbs/experiments/300_data.ipynb #c015
 def table(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Table
     "The domains (tab:data), and their sizes beside the paper's."
     rows = scores['data'].drop(columns=hidden_columns(p))
@@ -142,10 +145,11 @@ def draw_shares(
 def draw_patterns(
     ax,   # matplotlib Axes
     rows, # one a domain
-    p,    # Page
+    p:Page, # the run
 ):
     "Patterns that are trained on, and those that stand behind the cases of each split, among all."
-    parts, left = [], np.zeros(len(rows))
+    parts = []
+    left = np.zeros(len(rows))
     if 'item' in p.splits: parts += [('item split', rows.item_patterns, BLUE)]
     if 'trained_patterns' in rows:
         more = (rows.trained_patterns - parts[0][1]).clip(lower=0) if parts else rows.trained_patterns
@@ -161,7 +165,7 @@ def draw_patterns(
 # %% ../../nbs/experiments/300_data.ipynb #c023
 def plot(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Figure
     "Sizes of the domains (fig-data, ours)."
     rows = scores['data']
@@ -176,7 +180,7 @@ def plot(
 # %% ../../nbs/experiments/300_data.ipynb #c026
 def claims(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> list:
     "None."
     return []

@@ -15,6 +15,8 @@ from ..run.pipeline import get_corpus
 from ..report.report import BLUE, GREY, SKY, Look, Table
 from ..store import stream
 from ..report.verdicts import judge, threshold_claim
+from ..run.page import Page
+from ..settings import Settings
 
 # %% ../../nbs/experiments/310_density.ipynb #c008
 READS = ()
@@ -22,16 +24,17 @@ SCORES = ('density',)
 
 def draw_anchors(
     corpus, # Corpus
-    s,      # Settings: anchors
+    s:Settings, # anchors
 ) -> np.ndarray: # (n,) item ids, ascending
     "The items that validate the predictor."
-    rng, n = stream(s.seed, 'validation anchors', corpus.name), len(corpus.items)
+    rng = stream(s.seed, 'validation anchors', corpus.name)
+    n = len(corpus.items)
     return np.sort(rng.choice(n, min(s.anchors, n), replace=False))
 
 # %% ../../nbs/experiments/310_density.ipynb #c010
 def related_patterns(
     corpus, # Corpus
-    s,      # Settings: super_patterns
+    s:Settings, # super_patterns
 ) -> dict:  # pattern -> its group
     "Group the patterns by their mean positive."
     present = np.unique(corpus.pattern[corpus.attribute])
@@ -42,7 +45,7 @@ def related_patterns(
 # %% ../../nbs/experiments/310_density.ipynb #c011
 def predictions(
     corpus, # Corpus
-    s,      # Settings
+    s:Settings, # of the run
 ) -> pd.DataFrame: # domain, split, anchor, density, predicted
     "Label a domain's anchors and predict each out of its group, on every split."
     anchors = draw_anchors(corpus, s)
@@ -56,7 +59,7 @@ def predictions(
 
 # %% ../../nbs/experiments/310_density.ipynb #c013
 def run(
-    p, # Page
+    p:Page, # the run
 ) -> dict: # density: a row an anchor and split, with its true density and its prediction
     "Validate the predictor of every domain."
     rows = [predictions(get_corpus(p.s, name), p.s) for name in p.domains]
@@ -75,7 +78,7 @@ def scores_of_splits(
 # %% ../../nbs/experiments/310_density.ipynb #c017
 def table(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Table
     "Validation of the density predictor (tab:density)."
     caption = ('Density predictor: AUC20/80, Spearman, true density of the predicted top and bottom tenth '
@@ -96,7 +99,7 @@ def by_tenths(
 # %% ../../nbs/experiments/310_density.ipynb #c021
 def plot(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Figure
     "True density by tenth of the prediction (fig-density, ours)."
     fig, axes = plt.subplots(1, len(p.domains), figsize=(7.5, 2.3), squeeze=False)
@@ -126,19 +129,21 @@ def share_above(
 # %% ../../nbs/experiments/310_density.ipynb #c029
 def auc_interval(
     cell, # rows of one domain and split
-    s,    # Settings: seed
+    s:Settings, # seed
     resamples=500, # of the anchors
 ) -> np.ndarray: # (2,) ends of the 95% interval
     "Bootstrap interval of AUC20/80 over the anchors of the lowest and of the highest fifth of the cell."
-    rng, (low, high) = stream(s.seed, 'bootstrap', 'density'), np.quantile(cell.density, [.2, .8])
-    top, bottom = cell.predicted[cell.density >= high].values, cell.predicted[cell.density <= low].values
+    rng = stream(s.seed, 'bootstrap', 'density')
+    low, high = np.quantile(cell.density, [.2, .8])
+    top = cell.predicted[cell.density >= high].values
+    bottom = cell.predicted[cell.density <= low].values
     def drawn(): return share_above(*(rng.choice(fifth, len(fifth)) for fifth in (top, bottom)))
     return np.quantile([drawn() for _ in range(resamples)], [.025, .975])
 
 # %% ../../nbs/experiments/310_density.ipynb #c031
 def strict_cells(
     cases, # of `run`
-    s,     # Settings: seed
+    s:Settings, # seed
 ) -> pd.DataFrame: # a row a domain and strict split, with its verdict
     "The cells of C23."
     strict = cases[cases.split != 'item-hash']
@@ -151,7 +156,7 @@ def strict_cells(
 # %% ../../nbs/experiments/310_density.ipynb #c032
 def claims(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> list:
     "C23, counted over domains and the two strict splits."
     return [judge('C23', strict_cells(scores['density'], p.s))]

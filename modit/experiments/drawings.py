@@ -23,6 +23,8 @@ from ..report.report import best_variants, look, ring, with_hppo
 from ..sphere import normalize
 from ..store import stream
 from ..report.verdicts import scores_by_method
+from ..run.page import Page
+from ..settings import Settings
 
 # %% ../../nbs/experiments/470_drawings.ipynb #c006k
 READS = ('main', 'validation')
@@ -34,7 +36,7 @@ METHODS = ('average', 'sft', 'hppo') # whose means the case is to be near to
 def joint_of_cases(
     main,       # scores of page main
     validation, # of page main too
-    p,          # Page: domains and splits, the first of each
+    p:Page, # domains and splits, the first of each
 ) -> pd.DataFrame: # (domain, split, case, pattern) by METHODS
     "Joint of every case of the cell that is drawn."
     mine = main[(main.domain == p.domains[0]) & (main.split == p.splits[0])]
@@ -77,10 +79,11 @@ def _item_points(corpus, kind, ids, plane): # some items, with their labels
 def queries_of(
     corpus, # Corpus
     cases,  # Cases of the protocol, up to the one that is drawn
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # method -> query (1, d)
     "The queries of four methods for the last case; each case has noise of its own, by its place in the list."
-    best, case = best_variants(p.read_other('validation'))[corpus.name], cases[-1:]
+    best = best_variants(p.read_other('validation'))[corpus.name]
+    case = cases[-1:]
     models = dict(sft=get_model(p.s, 'sft', corpus.name), hppo=get_model(p.s, best, corpus.name))
     found = dict(average=average_pool(corpus, case), attribute_only=attribute_only(corpus, case))
     return found | {name: serve(model, corpus, cases, p.s)[-1:] for name, model in models.items()}
@@ -88,13 +91,14 @@ def queries_of(
 # %% ../../nbs/experiments/470_drawings.ipynb #c010
 def task_points(
     corpus, # Corpus
-    p,      # Page
+    p:Page, # the run
 ) -> pd.DataFrame: # figure, kind, x, y, value (label, or a query's Joint), x2, y2 (its Same and Attr)
     "Items around one held-out case, its seeds, and four queries."
     number = nearest_case(joint_of_cases(p.read_other('main'), p.read_other('validation'), p))
     cases = sample_cases(corpus, p.splits[0], number + 1, p.s)
     case = cases[-1:]
-    here, plane = corpus.pattern == case.pattern[0], plane_of(corpus, case.pattern[0])
+    here = corpus.pattern == case.pattern[0]
+    plane = plane_of(corpus, case.pattern[0])
     rng = stream(p.s.seed, 'drawings')
     some = [rng.permutation(np.flatnonzero(mask))[:300] for mask in (here, ~here)]
     found = [_item_points(corpus, k, ids, plane) for k, ids in zip(('item', 'other'), some, strict=True)]
@@ -107,10 +111,11 @@ def task_points(
 # %% ../../nbs/experiments/470_drawings.ipynb #c012
 def trajectory_points(
     corpus, # Corpus
-    s,      # Settings
+    s:Settings, # of the run
 ) -> pd.DataFrame: # figure, kind (the sequence), x (place), y (predicted density), value (label)
     "Predicted density along training sequences of distinct patterns."
-    cases, rows = training_cases(corpus, 400, s), []
+    cases = training_cases(corpus, 400, s)
+    rows = []
     first = np.sort(np.unique(cases.pattern, return_index=True)[1])[:12]
     for i, ids in enumerate(cases.sequence[first]):
         names = dict(figure='traj', kind=f'sequence {i}', x=np.arange(1, s.seq_len + 1))
@@ -120,12 +125,13 @@ def trajectory_points(
 
 # %% ../../nbs/experiments/470_drawings.ipynb #c014
 def pair_points(
-    s,    # Settings
+    s:Settings, # of the run
     name, # domain
 ) -> pd.DataFrame: # figure, kind (kept or removed), x, y of the loser, x2, y2 of the winner
     "A sample of the pairs of labelled candidates, with what the Pareto filter does to them."
     pool = get_pool(s, name)
-    joint, same = pool.joint, pool.same
+    joint = pool.joint
+    same = pool.same
     win, losers = margin_pairs(joint, same, s.margin)
     kept = pareto_filter(win, losers, same)
     i, j = np.nonzero(losers)
@@ -136,7 +142,7 @@ def pair_points(
 
 # %% ../../nbs/experiments/470_drawings.ipynb #c015
 def run(
-    p, # Page
+    p:Page, # the run
 ) -> dict: # drawings: the points of all pictures
     "Collect what the pictures show."
     corpus = get_corpus(p.s, p.domains[0])
@@ -341,7 +347,8 @@ def draw_pairs(
         pairs = 100*mine[mine.kind == kind][['x', 'y', 'x2', 'y2']]
         for r in pairs.itertuples(): arrow(ax, (r.x, r.y), (r.x2, r.y2), lw=.5, color=colour)
         ax.set(title=f'{kind}: {len(pairs)} of {len(mine)} pairs', xlabel='Same of the candidate (%)')
-    left, top = 100*mine[['x', 'x2']].min().min(), 100*mine.y2.max()
+    left = 100*mine[['x', 'x2']].min().min()
+    top = 100*mine.y2.max()
     axes[0].set(ylabel='Joint of the candidate (%)', xlim=(left - 2, 102), ylim=(-2, top + 3))
     return fig
 
@@ -350,10 +357,11 @@ def table(scores, p): return {} # none
 
 def plot(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Figure
     "The four pictures (fig:task, fig:arch, fig:traj, fig:hppo)."
-    points, variant = scores['drawings'], best_variants(scores['validation'])[p.domains[0]]
+    points = scores['drawings']
+    variant = best_variants(scores['validation'])[p.domains[0]]
     where = f'one case of {p.domains[0]}, {p.splits[0]} split'
     return {'fig-task': draw_task(points, variant, where), 'fig-arch': draw_architecture(),
             'fig-traj': draw_trajectories(points, p.s.prefix_len), 'fig-hppo': draw_pairs(points)}

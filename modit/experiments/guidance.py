@@ -16,15 +16,16 @@ from ..evaluation import serve
 from ..ordering import training_cases
 from ..run.pipeline import get_corpus, get_model, get_rows, own_streams
 from ..report.report import BLACK, Look, Table, best_variants, legend_of, whisker
-from ..settings import require
+from ..settings import Settings, require
 from ..report.verdicts import contrast, judge, threshold_claim, weakest_in_each_cell
+from ..run.page import Page
 
 # %% ../../nbs/experiments/390_guidance.ipynb #c007
 READS = ('validation',)
 SCORES = ('guidance', 'guidance_rounds')
 
 def fan_rows(
-    p,          # Page
+    p:Page, # the run
     domain:str, # domain
     number:int, # of the round
     joint, same, # means over the cases, one a scale
@@ -34,12 +35,13 @@ def fan_rows(
 
 # %% ../../nbs/experiments/390_guidance.ipynb #c010
 def last_fan(
-    p,          # Page
+    p:Page, # the run
     domain:str, # domain
 ) -> pd.DataFrame: # rows of `fan_rows`
     "The fan of the policy after the last round, on the next round's cases."
     s, number = own_streams(p.s), p.s.hppo_rounds + 1
-    corpus, policy = get_corpus(p.s, domain), get_model(p.s, 'pareto_through', domain, -1)
+    corpus = get_corpus(p.s, domain)
+    policy = get_model(p.s, 'pareto_through', domain, -1)
     cases = training_cases(corpus, s.hppo_cases, s, 'hppo', number)
     fan = fan_candidates(policy, corpus, cases, s, 'round', number)
     audit_labels(corpus, cases, dict(policy=fan), s.k)
@@ -48,7 +50,7 @@ def last_fan(
 
 # %% ../../nbs/experiments/390_guidance.ipynb #c012
 def all_fans(
-    p, # Page
+    p:Page, # the run
 ) -> pd.DataFrame: # rows of `fan_rows`
     "Joint and Same of the fan before each Pareto round, and after the last."
     found = []
@@ -60,7 +62,7 @@ def all_fans(
 
 # %% ../../nbs/experiments/390_guidance.ipynb #c014
 def grid(
-    p, # Page: scales
+    p:Page, # scales
 ) -> list:
     "The scales that the models serve at; raises `ValueError` for a negative one."
     found = p.scales or (1.5, *p.s.guidance_scales, p.s.guidance_scale)
@@ -73,12 +75,14 @@ def served_at(model, corpus, s, scale, cases): return serve(model, corpus, cases
 
 # %% ../../nbs/experiments/390_guidance.ipynb #c017
 def serve_grid(
-    p,          # Page
+    p:Page, # the run
     domain:str, # domain
     variant:str, # the one that is HPPO there
 ) -> pd.DataFrame: # per-case scores with policy and scale
     "Serve SFT and HPPO at every scale of the grid."
-    corpus, answers, scale_of = get_corpus(p.s, domain), {}, {}
+    corpus = get_corpus(p.s, domain)
+    answers = {}
+    scale_of = {}
     for policy, stage in dict(sft='sft', hppo=variant).items():
         model = get_model(p.s, stage, domain)
         for x in grid(p):
@@ -88,7 +92,7 @@ def serve_grid(
 
 # %% ../../nbs/experiments/390_guidance.ipynb #c018
 def run(
-    p, # Page
+    p:Page, # the run
 ) -> dict: # guidance: per-case scores with the scale; guidance_rounds: means of the fan by round and scale
     "Measure the scales on the fans of training and on the test cases."
     best = best_variants(p.read_other('validation'))
@@ -111,7 +115,7 @@ def draw_rounds(
 # %% ../../nbs/experiments/390_guidance.ipynb #c023
 def by_round(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ): # matplotlib Figure
     "The fan of every round, a panel a domain (fig:guidance)."
     fig, axes = plt.subplots(1, len(p.domains), figsize=(7.5, 2.3), squeeze=False)
@@ -128,14 +132,16 @@ SPLIT_LOOKS = dict(item=Look('item split', BLACK), pattern=Look('pattern split',
 
 def against_default(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ): # matplotlib Figure
     "Joint of HPPO at each scale minus that at the serving scale, with intervals (ours)."
-    usual, cases = p.s.guidance_scale, scores['guidance']
+    usual = p.s.guidance_scale
+    cases = scores['guidance']
     fig, axes = plt.subplots(1, len(p.domains), figsize=(7.5, 2.3), sharey=True, squeeze=False)
     for scale in (x for x in grid(p) if x != usual):
         for r in contrast(cases, at('hppo', scale), at('hppo', usual), p.s).itertuples():
-            ax, place = axes[0, p.domains.index(r.domain)], scale + .12*p.splits.index(r.split)
+            ax = axes[0, p.domains.index(r.domain)]
+            place = scale + .12*p.splits.index(r.split)
             whisker(ax, place, 100*r.estimate, 100*r.low, 100*r.high, SPLIT_LOOKS[r.split], markersize=4)
     for ax, name in zip(axes[0], p.domains, strict=True):
         ax.axhline(0, c='0.6', lw=.8, zorder=0)
@@ -149,7 +155,7 @@ def against_default(
 # %% ../../nbs/experiments/390_guidance.ipynb #c027
 def plot(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Figure
     "The fan by round, and served queries where the serving scale is on the grid (fig:guidance)."
     found = {'fig-guidance': by_round(scores, p)}
@@ -159,7 +165,7 @@ def plot(
 # %% ../../nbs/experiments/390_guidance.ipynb #c030
 def table(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Table
     "The fan by round and scale, and served queries by scale (fig:guidance)."
     cells = scores['guidance'].groupby(['policy', 'split', 'domain', 'scale'])
@@ -172,7 +178,7 @@ def table(
 # %% ../../nbs/experiments/390_guidance.ipynb #c033
 def cost_of_default(
     cell, # HPPO's scores of one domain and split
-    s,    # Settings
+    s:Settings, # of the run
 ) -> dict: # best_of_grid, estimate, low, high, n
     "What serving at the default scale costs against the best of the grid."
     best = cell.groupby('scale').joint.mean().idxmax()
@@ -184,7 +190,7 @@ def cost_of_default(
 # %% ../../nbs/experiments/390_guidance.ipynb #c035
 def calibration(
     cases, # per-case scores of `run`
-    s,     # Settings
+    s:Settings, # of the run
 ) -> pd.DataFrame: # a row a cell
     "The three parts of the claim in every cell of the HPPO policy."
     hppo, rows = cases[cases.policy == 'hppo'], []
@@ -200,7 +206,7 @@ def calibration(
 # %% ../../nbs/experiments/390_guidance.ipynb #c037
 def claims(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> list:
     "C20; left out where the grid lacks a scale that it speaks of."
     if not {1., *p.s.guidance_scales, p.s.guidance_scale} <= set(grid(p)): return []

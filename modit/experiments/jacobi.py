@@ -6,7 +6,7 @@ __all__ = ['READS', 'SCORES', 'LOOKS', 'KINDS', 'run', 'table', 'plot', 'claims'
 # %% ../../nbs/experiments/450_jacobi.ipynb #c004
 import pandas as pd
 
-from ..run.page import check_choice
+from ..run.page import Page, check_choice
 from ..run.pipeline import get_corpus, get_model
 from ..report.report import Table, by_method, look
 from ..settings import CHOICES, override
@@ -21,7 +21,7 @@ LOOKS = {
 KINDS = ('endpoint', 'anisotropic', 'reverse', 'none') # what B04 compares
 
 def run(
-    p, # Page: weights
+    p:Page, # weights
 ) -> dict: # jacobi: per-case scores of the SFT model of each reading
     "Score single-domain SFT under every reading; raises `ValueError` for an unknown one."
     check_choice(p.name, 'weights', p.weights, CHOICES['jacobi'])
@@ -34,7 +34,7 @@ def run(
 # %% ../../nbs/experiments/450_jacobi.ipynb #c012
 def table(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Table
     "Joint by reading of the Jacobi weight."
     caption = 'Joint (percent) of single-domain SFT by reading of the Jacobi weight.'
@@ -43,7 +43,7 @@ def table(
 # %% ../../nbs/experiments/450_jacobi.ipynb #c015
 def plot(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Figure
     "Joint of the first reading minus each other, with intervals (fig-jacobi, ours)."
     first, *others = p.weights
@@ -55,7 +55,7 @@ def plot(
 # %% ../../nbs/experiments/450_jacobi.ipynb #c018
 def claims(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> list:
     "B04; left out when a reading is missing."
     if not set(KINDS) <= set(p.weights): return []

@@ -13,8 +13,9 @@ from .lib.fewer import PART, by_lot, lot, of_fewer, prefer_fewer
 from ..run.pipeline import get_corpus, get_history, get_model, get_pool, keep_run
 from ..run.pipeline import own_streams
 from ..report.report import BLACK, LIGHT, Look, Table, by_method, legend_of, look
-from ..settings import override
+from ..settings import Settings, override
 from ..report.verdicts import contrast, contrasts, judge, split_panels
+from ..run.page import Page
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c007
 def richer(s): return override(s, hppo_cases=PART*s.hppo_cases) # Settings with three times the cases
@@ -23,7 +24,7 @@ def redrawn(s): return override(s, preference_run=s.preference_run + 1) # all th
 
 # %% ../../nbs/experiments/475_labelled.ipynb #cda06c6c
 def make_fewer(
-    s,      # Settings
+    s:Settings, # of the run
     stage,  # fewer
     domain, # its name
     path,   # of the result
@@ -41,7 +42,7 @@ LOOKS = {
 RUNS = ('fewer', 'fewer_again', 'off_policy', 'longer', 'thrice')
 
 def runs_of(
-    s, # Settings
+    s:Settings, # of the run
 ) -> dict: # method -> settings, stage
     "The runs that no other page has."
     return dict(fewer=(richer(s), 'fewer'), fewer_again=(redrawn(richer(s)), 'fewer'),
@@ -49,7 +50,7 @@ def runs_of(
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c011
 def seen_patterns(
-    s,           # Settings
+    s:Settings, # of the run
     stage:str,   # fewer or off_policy
     domain:str,  # domain
 ) -> np.ndarray: # of pattern numbers
@@ -60,7 +61,7 @@ def seen_patterns(
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c012
 def run(
-    p, # Page
+    p:Page, # the run
 ) -> dict: # labelled: per-case scores; methods as in `runs_of`
     "Score the rounds on fewer patterns, more steps and more cases."
     rows = []
@@ -68,7 +69,8 @@ def run(
         corpus = get_corpus(p.s, name)
         for method, (s, stage) in runs_of(p.s).items():
             said = get_history(s, name, stage)
-            chosen, found = said[said.chosen].iloc[0], p.score(corpus, {method: get_model(s, stage, name)})
+            chosen = said[said.chosen].iloc[0]
+            found = p.score(corpus, {method: get_model(s, stage, name)})
             drawn = found.pattern.isin(seen_patterns(s, stage, name))
             rows.append(found.assign(drawn=drawn, step=chosen.step, kept=chosen.kept))
     return dict(labelled=pd.concat(rows, ignore_index=True))
@@ -95,14 +97,16 @@ def lots(
 # %% ../../nbs/experiments/475_labelled.ipynb #c016t
 def table(
     scores, # of `run`, with those of the main experiment
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Table
     "Joint and Same by cases, steps and patterns, and gains of patterns that were seen (ours)."
-    cases, more = beside(scores), '(percent) by the patterns (random third A, B), steps and cases of a round.'
+    cases = beside(scores)
+    more = '(percent) by the patterns (random third A, B), steps and cases of a round.'
     found = {'tab-labelled': Table(by_method(cases, COLUMNS), f'Joint {more}', COLUMNS),
              'tab-labelled-same': Table(by_method(cases, COLUMNS, 'same'), f'Same {more}', COLUMNS)}
     if 'item' not in p.splits: return found
-    kept, of = ['domain', 'a', 'seen', 'others', 'estimate', 'low', 'high', 'units'], ('fewer', 'fewer_again')
+    kept = ['domain', 'a', 'seen', 'others', 'estimate', 'low', 'high', 'units']
+    of = ('fewer', 'fewer_again')
     rows = pd.concat([lots(scores, method) for method in of])[kept].rename(columns=dict(a='method'))
     caption = 'Gain over SFT on held-out items of patterns that a round saw, and of the others.'
     return found | {'tab-lot': Table(rows, caption, kept[2:7])}
@@ -129,7 +133,7 @@ def plot_lots(
 # %% ../../nbs/experiments/475_labelled.ipynb #c023
 def plot(
     scores, # of `run`, with those of the main experiment
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Figure
     "Joint minus SFT, by run and by random third (fig-labelled and fig-lot, ours)."
     rows = contrasts(beside(scores), [(method, 'sft') for method in RUNS], p.s)
@@ -143,11 +147,12 @@ def plot(
 # %% ../../nbs/experiments/475_labelled.ipynb #c026
 def claims(
     scores, # of `run`, with those of the main experiment
-    p,      # Page
+    p:Page, # the run
 ) -> list:
     "B13 in every cell, B14 on new patterns and B15 on items, where these are asked for."
     cases = beside(scores)
-    found, new = [judge('B13', contrast(cases, 'thrice', 'off_policy', p.s))], cases[cases.split == 'pattern']
+    found = [judge('B13', contrast(cases, 'thrice', 'off_policy', p.s))]
+    new = cases[cases.split == 'pattern']
     if len(new): found.append(judge('B14', contrast(new, 'off_policy', 'fewer', p.s)))
     if 'item' in p.splits: found.append(judge('B15', lots(scores, 'fewer_again')))
     return found

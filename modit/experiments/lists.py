@@ -17,19 +17,21 @@ from ..run.pipeline import get_corpus, get_domain, get_model
 from ..report.report import BLACK, DARK, GREEN, GREY, ORANGE, Look, Table
 from ..report.report import beside_rivals, best_variants, legend_of, look, whisker
 from ..retrieval import search
-from ..settings import require
+from ..settings import Settings, require
 from ..report.verdicts import contrasts
+from ..run.page import Page
 
 # %% ../../nbs/experiments/485_lists.ipynb #c007
 def item_names(
-    s,          # Settings
+    s:Settings, # of the run
     name:str,   # domain
 ) -> pd.DataFrame: # a row an item: id, text
     "What items are called, and their texts where a licence says that copies may go."
     if not s.folders:
         rows = np.arange(s.of('items', name))
         return pd.DataFrame(dict(id=rows.astype(str), text=''))
-    domain, free = get_domain(s, name), (find_folder(s.of('folders', name))/'LICENSE').exists()
+    domain = get_domain(s, name)
+    free = (find_folder(s.of('folders', name))/'LICENSE').exists()
     texts = domain.text if free and domain.text is not None else ''
     return pd.DataFrame(dict(id=domain.ids, text=texts))
 
@@ -39,7 +41,7 @@ SCORES = ('lists', 'ranks')
 SHOWN = ('average', 'probe', 'hppo')
 
 def answers(
-    p,      # Page
+    p:Page, # the run
     corpus, # Corpus
     split:str,  # of the cases
     scores, # validation and baselines, per case
@@ -62,7 +64,8 @@ def marked_items(
 ) -> pd.DataFrame: # rank, id, text, attr, same
     "Items in order, with what is known of them."
     found = names.iloc[rows].reset_index(drop=True)
-    attr, same = np.asarray(corpus.labels[rows], bool), corpus.pattern[rows] == pattern
+    attr = np.asarray(corpus.labels[rows], bool)
+    same = corpus.pattern[rows] == pattern
     return found.assign(rank=np.arange(1, len(rows) + 1), attr=attr.astype(int), same=same.astype(int))
 
 # %% ../../nbs/experiments/485_lists.ipynb #c012
@@ -93,7 +96,7 @@ def by_rank(
 
 # %% ../../nbs/experiments/485_lists.ipynb #c015
 def one_cell(
-    p,      # Page: first, cases
+    p:Page, # first, cases
     corpus, # Corpus
     names,  # of `item_names`
     split:str, # of the cases
@@ -101,7 +104,8 @@ def one_cell(
 ) -> tuple[pd.DataFrame, pd.DataFrame]: # of `first_lists`; of `by_rank`, method by method
     "What the methods retrieve in a cell."
     s, at, ranks = p.s, dict(domain=corpus.name, split=split), []
-    cases, found = sample_cases(corpus, split, s.density_cases, s)[:p.cases], {}
+    cases = sample_cases(corpus, split, s.density_cases, s)[:p.cases]
+    found = {}
     for method, answer in answers(p, corpus, split, scores).items():
         found[method] = search(corpus.index, answer(cases), s.k, exclude=cases.sequence)
         ranks.append(by_rank(found[method], corpus, cases).assign(method=method, **at))
@@ -109,13 +113,15 @@ def one_cell(
 
 # %% ../../nbs/experiments/485_lists.ipynb #c015r
 def run(
-    p, # Page: first
+    p:Page, # first
 ) -> dict: # lists: the first case's; ranks: shares over the protocol's cases
     "Retrieve with every method, and write down what comes."
     require(p.first > 0, f'first: {p.first} is out of range; give 1 or more')
-    scores, cells = {name: p.read_other(name) for name in READS[:2]}, []
+    scores = {name: p.read_other(name) for name in READS[:2]}
+    cells = []
     for name in p.domains:
-        corpus, names = get_corpus(p.s, name), item_names(p.s, name)
+        corpus = get_corpus(p.s, name)
+        names = item_names(p.s, name)
         cells += [one_cell(p, corpus, names, split, scores) for split in p.splits]
     lists, ranks = zip(*cells, strict=True)
     return dict(lists=pd.concat(lists, ignore_index=True), ranks=pd.concat(ranks, ignore_index=True))
@@ -147,7 +153,7 @@ def beside_seeds(
 # %% ../../nbs/experiments/485_lists.ipynb #c020
 def table(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Table
     "The first case of every cell, list beside list (tab:lists, ours)."
     parts = []
@@ -175,7 +181,7 @@ def draw_ranks(
 # %% ../../nbs/experiments/485_lists.ipynb #c024
 def plot_ranks(
     ranks, # of `run`
-    p,     # Page
+    p:Page, # the run
 ):         # matplotlib Figure
     "Joint by rank, a panel a cell."
     shape = dict(sharex=True, sharey='col', squeeze=False, figsize=(7.5, 1.5*len(p.splits) + .8))
@@ -220,7 +226,7 @@ def draw_list(
 def draw_joint(
     ax,    # matplotlib Axes
     cases, # of one cell
-    s,     # Settings: resamples, seed
+    s:Settings, # resamples, seed
 ):
     "Joint of five methods, a row each."
     start = cases[cases.method == 'average'].joint.mean()
@@ -237,7 +243,7 @@ def draw_joint(
 def plot_found(
     lists, # of `run`
     cases, # of `beside_rivals`
-    p,     # Page: first, splits
+    p:Page, # first, splits
 ):         # matplotlib Figure
     "Seeds, what averaging finds, what HPPO finds, and Joint over all cases (fig:found, ours)."
     shape = dict(figsize=(7.5, 2.15*len(p.splits) + .3), squeeze=False, width_ratios=[5, 5, 5, 3.2])
@@ -259,7 +265,7 @@ def plot_found(
 # %% ../../nbs/experiments/485_lists.ipynb #f006
 def plot(
     scores, # of `run`, and those that are read
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Figure
     "Joint by rank, a panel a cell, and the lists of one domain (fig:lists, fig:found, ours)."
     found = {'fig-lists': plot_ranks(scores['ranks'], p)}

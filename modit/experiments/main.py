@@ -24,6 +24,8 @@ from ..report.report import scored, with_hppo
 from ..report.stats import paired_bootstrap, resample_counts
 from ..store import stream
 from ..report.verdicts import and_also, contrast, judge, threshold_claim, weakest_in_each_cell
+from ..run.page import Page
+from ..settings import Settings
 
 # %% ../../nbs/experiments/320_main.ipynb #c007
 READS = ()
@@ -31,7 +33,7 @@ SCORES = ('main', 'validation', 'losses', 'left_out')
 MINE = tuple(name for name, v in VARIANTS.items() if v.page == 'main') # the variants that this page scores
 
 def answers_of(
-    p,      # Page
+    p:Page, # the run
     corpus, # Corpus
 ) -> dict:  # method -> model, or function from cases to queries
     "Every method of the main table."
@@ -57,7 +59,7 @@ def curve(
 
 # %% ../../nbs/experiments/320_main.ipynb #c012
 def curves_of(
-    p, # Page
+    p:Page, # the run
 ) -> pd.DataFrame: # stage, domain, step, loss
     "Training curves of pretraining, CPT, SFT and the preference runs."
     found = [curve(get_losses(p.s, stage), stage, 'all') for stage in ('pretrained', 'cpt')]
@@ -68,11 +70,12 @@ def curves_of(
 
 # %% ../../nbs/experiments/320_main.ipynb #c014
 def left_out(
-    p,      # Page: splits, cases
+    p:Page, # splits, cases
     corpus, # Corpus
 ) -> pd.DataFrame: # domain, split, case, pattern, auc
     "AUC of the average of the other seeds, for every case."
-    rows, n = [], min(p.cases or np.inf, max(protocol_counts(p.s, 'hardened')))
+    rows = []
+    n = min(p.cases or np.inf, max(protocol_counts(p.s, 'hardened')))
     for split in p.splits:
         cases = sample_cases(corpus, split, n, p.s)
         auc = left_out_auc(corpus.items[cases.prefix], corpus.items[cases.tail])
@@ -83,7 +86,7 @@ def left_out(
 
 # %% ../../nbs/experiments/320_main.ipynb #c015
 def run(
-    p, # Page
+    p:Page, # the run
 ) -> dict: # main, left_out: per-case scores; validation: a row a round or checkpoint; losses: training curves
     "Score every method of the main table on all domains."
     rows, aside = [], []
@@ -123,10 +126,11 @@ def _drawn(rng_words, n, resamples): return resample_counts(n, resamples, stream
 def marginal(
     cases,      # per-case scores
     method:str, # of them
-    s,          # Settings: resamples, seed
+    s:Settings, # resamples, seed
 ) -> pd.DataFrame: # domain, split, estimate, low, high, n
     "Mean Joint of one method in every cell, with its interval over cases."
-    rows, answered = [], cases[cases.method == method].dropna(subset='joint')
+    rows = []
+    answered = cases[cases.method == method].dropna(subset='joint')
     for (d, split), cell in answered.groupby(['domain', 'split']):
         counts = _drawn((s.seed, 'marginal', d, split), len(cell), s.resamples)
         i = paired_bootstrap(cell.joint.values, counts=counts)
@@ -140,7 +144,7 @@ VARIANT_ROWS = ('average', 'pretrained', 'sft', *MINE)
 def appendix(
     cases,      # with the rows `hppo`
     domain:str, # domain
-    s,          # Settings: resamples, seed
+    s:Settings, # resamples, seed
 ) -> pd.DataFrame:
     "All variants of a domain with intervals of Joint (tab:appdc, appdp, appdu, appdb)."
     mine = cases[cases.domain == domain]
@@ -155,16 +159,18 @@ STAGES = ('base', 'pretrained', 'cpt', 'sft', 'hppo')
 
 def table(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Table
     "The main table, progress by stage and the tables of every domain (tab:main, tab:progress, tab:appd*)."
-    cases, named = with_hppo(scores['main'], scores['validation']), variant_caption(scores['validation'])
+    cases = with_hppo(scores['main'], scores['validation'])
+    named = variant_caption(scores['validation'])
     caption = (f'Main result, profile {p.s.profile}: AUC 0 to 1, the others in percent. '
                f'HPPO is the best of off-policy, adaptive and Pareto on validation: {named}.')
     found = {'tab-main': Table(cell_means(cases), caption)}
     found['tab-progress'] = Table(by_method(cases, STAGES), 'Joint (percent) after each stage.', STAGES)
     for name in p.domains:
-        rows, label = appendix(cases, name, p.s), APPENDIX.get(name, f'tab-app-{name}')
+        rows = appendix(cases, name, p.s)
+        label = APPENDIX.get(name, f'tab-app-{name}')
         found[label] = Table(rows, f'{name}, hardened protocol; densities in percent.')
     return found
 
@@ -182,7 +188,8 @@ def draw_frontier(
     for method in scored(SHOWN, cases):
         ax.plot(*means.loc[method], **look(method)._replace(filled=filled).style)
     ring(ax, *means.loc['hppo'])
-    start, ladder = look('pretrained')._replace(filled=filled), means.loc[list(LADDER)]
+    start = look('pretrained')._replace(filled=filled)
+    ladder = means.loc[list(LADDER)]
     ax.add_artist(plt.Line2D(ladder.same, ladder.joint, c=LIGHT, lw=.8, marker='', zorder=1))
     ax.add_artist(plt.Line2D(*ladder.iloc[:1].T.values, **start.style)) # an artist leaves limits as they are
 
@@ -195,7 +202,7 @@ def _start(cell, split): # where the pretrained model lies, which may be outside
 
 def plot(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Figure
     "The attribute-pattern tradeoff (fig:pareto)."
     cases = with_hppo(scores['main'], scores['validation'])
@@ -214,7 +221,7 @@ def plot(
 # %% ../../nbs/experiments/320_main.ipynb #c042
 def same_highest(
     cases, # with the rows `hppo`
-    s,     # Settings
+    s:Settings, # of the run
 ) -> pd.DataFrame:
     "C01: average pooling against the runner-up in Same, in every cell."
     rows, rivals = [], ['pretrained', 'cpt', 'sft', *MINE]
@@ -252,11 +259,12 @@ def share_of(
 def ladder_claims(
     cases, # with the rows `hppo`
     aside, # scores of `left_out`
-    s,     # Settings
+    s:Settings, # of the run
 ) -> list:
     "C01 to C07, each stage against the one before it, and C14, the filter's Same against a single round's."
     def up(a, b, **more): return contrast(cases, a, b, s, **more)
-    gain, climbed = up('hppo', 'sft'), [up(b, a) for a, b in pairwise(STAGES)]
+    gain = up('hppo', 'sft')
+    climbed = [up(b, a) for a, b in pairwise(STAGES)]
     climbed = weakest_in_each_cell(*climbed)
     traded = weakest_in_each_cell(up('hppo', 'sft', column='attr'), up('hppo', 'sft', column='same', side=-1))
     turned = weakest_in_each_cell(up('sft', 'average', column='auc'), up('hppo', 'sft', column='auc'))
@@ -278,7 +286,8 @@ def margin_share(
     validation, # scores of `run`
 ) -> pd.DataFrame: # domain, estimate, low, high, n
     "Share of the first round's cases that pass the margin, with its binomial interval."
-    rows, first = [], validation[(validation['round'] == 1) & (validation.method == 'adaptive')]
+    rows = []
+    first = validation[(validation['round'] == 1) & (validation.method == 'adaptive')]
     for r in first.itertuples():
         low, high = binomtest(int(r.passed), int(r.cases)).proportion_ci(method='wilson')
         rows.append(dict(domain=r.domain, estimate=r.passed/r.cases, low=low, high=high, n=int(r.cases)))
@@ -287,11 +296,12 @@ def margin_share(
 # %% ../../nbs/experiments/320_main.ipynb #c053
 def claims(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> list:
     "C01 to C08, C14 and the margin half of C32."
     cases = with_hppo(scores['main'], scores['validation'])
-    base, passed = marginal(cases, 'base', p.s), margin_share(scores['validation'])
+    base = marginal(cases, 'base', p.s)
+    passed = margin_share(scores['validation'])
     found = ladder_claims(cases, scores['left_out'], p.s)
     found.append(judge('C08', threshold_claim(base, base.estimate < .001)))
     return [*found, judge('C32', threshold_claim(passed, passed.estimate < .5))]

@@ -17,10 +17,11 @@ from ..candidates import fan_candidates
 from ..evaluation import sample_cases
 from ..run.pipeline import get_corpus, get_history, get_model, long_off_policy
 from ..report.report import BLUE, LIGHT, ORANGE, Look, Table, by_method, legend_of, look, whisker
-from ..settings import override, require
+from ..settings import Settings, override, require
 from ..report.stats import holm, paired_bootstrap
 from ..report.verdicts import contrast, contrasts, draw_differences, judge, threshold_claim
 from ..report.verdicts import weakest_in_each_cell
+from ..run.page import Page
 
 # %% ../../nbs/experiments/430_negative.ipynb #c007
 READS = ()
@@ -39,19 +40,21 @@ def mean_cosine(
 
 # %% ../../nbs/experiments/430_negative.ipynb #c009
 def duplicated(
-    s, # Settings: guidance_scale, guidance_scales
+    s:Settings, # guidance_scale, guidance_scales
 ):     # Settings
     "Settings whose fan is one scale, as many times."
     return override(s, guidance_scales=(s.guidance_scale,)*len(s.guidance_scales))
 
 # %% ../../nbs/experiments/430_negative.ipynb #c011
 def cosines_of(
-    s,          # Settings: guidance_scale, guidance_scales, valid_cases
+    s:Settings, # guidance_scale, guidance_scales, valid_cases
     domain:str, # domain
     stage:str,  # of the model
 ) -> pd.DataFrame: # domain, model, samples, case, cosine
     "Mean cosine of the samples of each validation case, at one scale and across the fan."
-    corpus, model, rows = get_corpus(s, domain), get_model(s, stage, domain), []
+    corpus = get_corpus(s, domain)
+    model = get_model(s, stage, domain)
+    rows = []
     cases = sample_cases(corpus, 'valid', s.valid_cases, s)
     for samples, scales in {'one scale': duplicated(s).guidance_scales, 'fan': s.guidance_scales}.items():
         found = mean_cosine(fan_candidates(model, corpus, cases, s, 'collapse', scales=scales))
@@ -61,7 +64,7 @@ def cosines_of(
 
 # %% ../../nbs/experiments/430_negative.ipynb #c013
 def collapse(
-    p, # Page
+    p:Page, # the run
 ) -> pd.DataFrame: # domain, model, samples, case, cosine
     "The cosines of every domain, for SFT and for Pareto."
     asked = p.domains if 'domains' in p.changed else p.s.domains
@@ -70,7 +73,7 @@ def collapse(
 
 # %% ../../nbs/experiments/430_negative.ipynb #c015
 def long_run(
-    p,           # Page: steps
+    p:Page, # steps
     domain:str,  # domain
 ):               # a MODiT
     "The off-policy run's policy after many steps; raises `ValueError` for less than one."
@@ -80,7 +83,7 @@ def long_run(
 
 # %% ../../nbs/experiments/430_negative.ipynb #c017
 def departures(
-    p,           # Page: rewards
+    p:Page, # rewards
     domain:str,  # domain
 ) -> dict:       # method -> model
     "The references and the departures from them."
@@ -92,7 +95,7 @@ def departures(
 
 # %% ../../nbs/experiments/430_negative.ipynb #c019
 def kept_round(
-    s,           # Settings
+    s:Settings, # of the run
     domain:str,  # domain
     variant:str, # an iterated one
 ) -> int:
@@ -102,7 +105,7 @@ def kept_round(
 
 # %% ../../nbs/experiments/430_negative.ipynb #c020
 def departed(
-    p, # Page
+    p:Page, # the run
 ) -> pd.DataFrame: # per-case scores; kept_round for duplicates
     "Score the departures with their references; no AUC is asked."
     rows = []
@@ -117,7 +120,7 @@ def departed(
 def tolerances(p): return (*p.eps, np.inf) # of the sweep, the last without a filter
 
 def filtered(
-    s,             # Settings
+    s:Settings, # of the run
     epsilon:float, # tolerance; infinite for no filter
 ) -> tuple:        # Settings, variant
     "The run that has this tolerance."
@@ -126,7 +129,7 @@ def filtered(
 
 # %% ../../nbs/experiments/430_negative.ipynb #c023
 def knob(
-    p, # Page: eps
+    p:Page, # eps
 ) -> pd.DataFrame: # per-case scores with epsilon and the round that was kept
     "Pareto runs at several tolerances on the first domain; no AUC is asked."
     rows, name = [], p.domains[0]
@@ -140,7 +143,7 @@ def knob(
 
 # %% ../../nbs/experiments/430_negative.ipynb #c025
 def run(
-    p, # Page: rewards
+    p:Page, # rewards
 ) -> dict: # negative and negative_epsilon: per-case scores; negative_collapse: cosines
     "Score everything that the appendix says does not work."
     for word in p.rewards:
@@ -154,7 +157,7 @@ def paid(cases, p): return [x for x in p.rewards if (cases.method == x).any()]
 
 def columns(
     cases, # scores of `departed`
-    p,     # Page: rewards
+    p:Page, # rewards
 ) -> list:
     "The methods of the table that were run, in order."
     return [m for m in COLUMNS if m not in REWARDS or m in paid(cases, p)]
@@ -162,7 +165,7 @@ def columns(
 # %% ../../nbs/experiments/430_negative.ipynb #c029
 def table(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Table
     "Departures from the recipe, and the tolerance as a knob (app. Negative results)."
     swept = scores['negative_epsilon'].groupby(['split', 'epsilon'])
@@ -176,7 +179,7 @@ def table(
 # %% ../../nbs/experiments/430_negative.ipynb #c038
 def pairs_of(
     cases, # scores of `departed`
-    p,     # Page: rewards
+    p:Page, # rewards
 ) -> list: # (departure, reference)
     "Each departure and its reference."
     false = [(reward, 'true') for reward in paid(cases, p)]
@@ -187,7 +190,7 @@ def draw_departures(
     ax,     # matplotlib Axes
     cases,  # scores of `departed`
     column, # metric
-    p,      # Page
+    p:Page, # the run
 ):
     "One metric of each departure against its reference, in every cell, with intervals."
     for i, (a, b) in enumerate(pairs_of(cases, p)):
@@ -205,7 +208,7 @@ KNOB = dict(attr=Look('Attr', ORANGE, '^'), same=Look('Same', BLUE, 'v'))
 def draw_knob(
     ax,    # matplotlib Axes
     swept, # scores of `knob`
-    p,     # Page: eps
+    p:Page, # eps
 ):
     "Attr and Same at each tolerance against the first, with intervals."
     first, *others = (f'eps {epsilon:g}' for epsilon in tolerances(p))
@@ -219,7 +222,7 @@ def draw_knob(
 # %% ../../nbs/experiments/430_negative.ipynb #c041
 def plot(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Figure
     "Departures against their references, and the tolerance as a knob (fig-negative, ours)."
     fig, axes = plt.subplots(1, 3, figsize=(7.5, 3.2), width_ratios=(1, 1, 1.2))
@@ -236,7 +239,7 @@ def plot(
 # %% ../../nbs/experiments/430_negative.ipynb #c044
 def collapsed(
     cosines, # scores of `collapse`
-    s,       # Settings: resamples
+    s:Settings, # resamples
 ) -> pd.DataFrame: # domain, estimate (the mean cosine at one scale), low, high, n, verdict
     "C26: one scale collapses, the fan does not, in each domain's SFT model."
     sft, rows = cosines[cosines.model == 'sft'], []
@@ -250,7 +253,7 @@ def collapsed(
 # %% ../../nbs/experiments/430_negative.ipynb #c046
 def knob_moves(
     swept, # scores of `knob`
-    p,     # Page: eps
+    p:Page, # eps
 ) -> pd.DataFrame: # a row a pair of tolerances, metric and split
     "Changes of Attr and Same between neighbours, by Holm; those against a clean knob hold."
     rows = []
@@ -273,7 +276,7 @@ def most_ragged(
 # %% ../../nbs/experiments/430_negative.ipynb #c049
 def stays_at_sft(
     cases, # scores of `departed`
-    s,     # Settings
+    s:Settings, # of the run
 ) -> pd.DataFrame: # a row a cell
     "C27: the run on duplicates keeps round 0."
     kept = cases[cases.method == 'duplicates'].groupby('domain').kept_round.first() == 0
@@ -283,10 +286,11 @@ def stays_at_sft(
 # %% ../../nbs/experiments/430_negative.ipynb #c050
 def claims(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> list:
     "C26 to C30; C28 only where both banks were run."
-    cases, found = scores['negative'], [judge('C26', collapsed(scores['negative_collapse'], p.s))]
+    cases = scores['negative']
+    found = [judge('C26', collapsed(scores['negative_collapse'], p.s))]
     found.append(judge('C27', stays_at_sft(cases, p.s)))
     if {'local', 'bank'} <= set(paid(cases, p)):
         false = [contrast(cases, 'true', bank, p.s) for bank in ('local', 'bank')]

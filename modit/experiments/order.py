@@ -10,10 +10,11 @@ import pandas as pd
 from ..evaluation import protocol_counts
 from ..run.pipeline import get_corpus, get_model
 from ..report.report import Table, by_method, look
-from ..settings import override
+from ..settings import Settings, override
 from ..report.stats import paired_bootstrap
 from ..report.verdicts import contrast, contrasts, judge, split_panels, threshold_claim
 from ..report.verdicts import weakest_in_each_cell
+from ..run.page import Page
 
 # %% ../../nbs/experiments/330_order.ipynb #c007
 READS = ()
@@ -24,7 +25,7 @@ LOOKS = {
 ORDERS = ('descending', 'random', 'ascending') # what C09 compares
 
 def run(
-    p, # Page: orders
+    p:Page, # orders
 ) -> dict: # order: per-case scores; methods base, pretrained, cpt and the orders
     "Score every order, and what it started from, under the full protocol."
     rows = []
@@ -41,7 +42,7 @@ def columns(p): return ('base', 'pretrained', 'cpt', *p.orders) # of the tables,
 
 def light(
     cases, # scores of `run`
-    p,     # Page
+    p:Page, # the run
 ) -> pd.DataFrame:
     "The cases of the light protocol."
     return cases[cases.case < protocol_counts(p.s, 'light')[0]]
@@ -59,11 +60,13 @@ def single_domain_stages(
 # %% ../../nbs/experiments/330_order.ipynb #c015
 def table(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Table
     "The order ablation and the older single-domain table (tab:order, tab:apporig)."
-    cases, orders = scores['order'], columns(p)
-    by_order, stages = by_method(light(cases, p), orders), single_domain_stages(cases)
+    cases = scores['order']
+    orders = columns(p)
+    by_order = by_method(light(cases, p), orders)
+    stages = single_domain_stages(cases)
     caption = ('Joint (percent) by training order, single-domain CPT and SFT, '
                f'light protocol ({p.s.light_cases} cases a split).')
     older = 'Single-domain stages, full protocol, item split: AUC 0 to 1, the others in percent.'
@@ -71,7 +74,7 @@ def table(
 
 # %% ../../nbs/experiments/330_order.ipynb #c023
 def pairs_of(
-    p, # Page: orders
+    p:Page, # orders
 ) -> list: # (ascending, another order), or nothing where ascending order was not run
     "The orders that are compared with ascending order."
     others = [x for x in p.orders if x != 'ascending']
@@ -80,19 +83,20 @@ def pairs_of(
 # %% ../../nbs/experiments/330_order.ipynb #c025
 def plot(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Figure, or nothing where there is no pair
     "Joint of ascending order minus the others, with intervals (fig-order, ours)."
     pairs = pairs_of(p)
     if not pairs: return {}
     rows = contrasts(scores['order'], pairs, p.s)
-    ylabel, marks = 'Joint, ascending minus …\n(points)', {other: look(other) for _, other in pairs}
+    ylabel = 'Joint, ascending minus …\n(points)'
+    marks = {other: look(other) for _, other in pairs}
     return {'fig-order': split_panels(rows, p.domains, p.splits, ylabel, marks, by='b')}
 
 # %% ../../nbs/experiments/330_order.ipynb #c028
 def relative_gain(
     cases, # scores of `run`
-    p,     # Page
+    p:Page, # the run
 ) -> pd.DataFrame: # domain, split, estimate, low, high, n
     "Relative gain in Joint of single-domain SFT over the pretrained model, item split."
     rows = []
@@ -108,7 +112,7 @@ def relative_gain(
 def above(
     cases,   # scores of `run`
     others,  # methods
-    s,       # Settings
+    s:Settings, # of the run
 ) -> pd.DataFrame: # a row a cell
     "Ascending order against others, the weakest contrast of each cell."
     return weakest_in_each_cell(*[contrast(cases, 'ascending', x, s) for x in others])
@@ -116,7 +120,7 @@ def above(
 # %% ../../nbs/experiments/330_order.ipynb #c031
 def claims(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> list:
     "C09, C10 and C33; a claim whose methods were not run is left out."
     cases, found = scores['order'], []

@@ -17,11 +17,12 @@ from ..report.report import Table, beside_rivals, best_variants, by_method, look
 from ..settings import require
 from ..steering import along_own, check_shares, own_directions, steered_policy
 from ..report.verdicts import contrast, contrasts, judge, split_panels, weakest_in_each_cell
+from ..run.page import Page
 
 # %% ../../nbs/experiments/462_own_direction.ipynb #c007
 def items_around(
     corpus, # Corpus
-    p,      # Page: around
+    p:Page, # around
 ) -> int:
     "How many items the seeds are compared with, by default a pattern's; raises `ValueError`."
     n = len(corpus.items)//p.s.of('clusters', corpus.name) if p.around is None else p.around
@@ -31,7 +32,7 @@ def items_around(
 
 # %% ../../nbs/experiments/462_own_direction.ipynb #c010
 def offered(
-    p, # Page: shares, owns, etas
+    p:Page, # shares, owns, etas
 ) -> list: # of dicts: share, own, step
     "What a policy is offered; raises `ValueError` for a share that is none."
     check_shares(p.shares)
@@ -46,7 +47,7 @@ LOOKS = {
     'average_own': ("Average, seeds' direction", 'dark', 'D')}
 
 def run(
-    p, # Page: shares, owns, etas, around
+    p:Page, # shares, owns, etas, around
 ) -> dict: # own_direction: per-case scores with what was chosen
     "Choose share and lengths on validation, and score the served queries."
     best, grid, rows = best_variants(p.read_other('validation')), offered(p), []
@@ -68,10 +69,11 @@ MOVED = ('average_own', 'sft_own', 'hppo_own') # compared with HPPO as the paper
 # %% ../../nbs/experiments/462_own_direction.ipynb #c018
 def over_hppo(
     scores, # of `run`, with those of the main experiment and of the baselines
-    p,      # Page
+    p:Page, # the run
 ) -> pd.DataFrame: # method, metric, domain, split, estimate, low, high, patterns, verdict
     "Joint and Same of the moved queries minus those of HPPO, with intervals."
-    cases, pairs = beside_rivals(scores, 'own_direction'), [(method, 'hppo') for method in MOVED]
+    cases = beside_rivals(scores, 'own_direction')
+    pairs = [(method, 'hppo') for method in MOVED]
     rows = pd.concat([contrasts(cases, pairs, p.s, metric) for metric in ('joint', 'same')])
     rows = rows.rename(columns=dict(a='method', column='metric', units='patterns'))
     kept = ['method', 'metric', 'domain', 'split', 'estimate', 'low', 'high', 'patterns', 'verdict']
@@ -80,7 +82,7 @@ def over_hppo(
 # %% ../../nbs/experiments/462_own_direction.ipynb #c018b
 def table(
     scores, # of `run`, with those of the main experiment and of the baselines
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Table
     "Joint and Same of the moved queries, and what they are ahead of HPPO (tab:own, tab:own-gain, ours)."
     cases = beside_rivals(scores, 'own_direction')
@@ -100,7 +102,7 @@ def _paired(method): # a query and the moved one share colour and shape; the mov
 
 def plot(
     scores, # of `run`, with those of the main experiment and of the baselines
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Figure
     "Joint minus HPPO's, with intervals (fig:own, ours)."
     rows = contrasts(beside_rivals(scores, 'own_direction'), [(method, 'hppo') for method in SHOWN], p.s)
@@ -110,7 +112,7 @@ def plot(
 # %% ../../nbs/experiments/462_own_direction.ipynb #c026
 def claims(
     scores, # of `run`, with those of the main experiment and of the baselines
-    p,      # Page
+    p:Page, # the run
 ) -> list:
     "B10 and B11, over D1 to D3; left out where none of them is run."
     cases = beside_rivals(scores, 'own_direction')

@@ -12,8 +12,9 @@ import pandas as pd
 from ..variants import VARIANTS
 from ..run.pipeline import get_corpus, get_history, get_model
 from ..report.report import BLACK, ORANGE, SKY, Look, Table, by_method, legend_of, look, scored
-from ..settings import override, require
+from ..settings import Settings, override, require
 from ..report.verdicts import contrast, contrasts, draw_differences, judge, weakest_in_each_cell
+from ..run.page import Page
 
 # %% ../../nbs/experiments/350_pareto.ipynb #c007
 READS = ('main',)
@@ -26,7 +27,7 @@ def columns(cases, p): return scored(('sft', *MINE, *further(p)), cases) # of th
 
 # %% ../../nbs/experiments/350_pareto.ipynb #c009
 def score_tolerance(
-    p,           # Page
+    p:Page, # the run
     domain:str,  # domain
     tolerance:float, # epsilon of the filter
 ) -> pd.DataFrame: # rows of `evaluate`, and the step of the chosen round
@@ -49,7 +50,7 @@ def steps_of(
 
 # %% ../../nbs/experiments/350_pareto.ipynb #c014
 def score_course(
-    p,           # Page
+    p:Page, # the run
     domain:str,  # domain
 ) -> pd.DataFrame: # rows of `evaluate`; step, passes, valid_joint
     "Score the long run from SFT on through its checkpoints."
@@ -65,7 +66,7 @@ def score_course(
 
 # %% ../../nbs/experiments/350_pareto.ipynb #c015
 def run(
-    p, # Page: tolerances, passes
+    p:Page, # tolerances, passes
 ) -> dict: # pareto: per-case scores; methods off_policy_<step>, and further tolerances
     "Score the checkpoints of a long off-policy run, and further tolerances."
     rows = []
@@ -93,7 +94,7 @@ def variants(
 # %% ../../nbs/experiments/350_pareto.ipynb #c023
 def table(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Table
     "Joint of the variants, and the course of the long run (tab:hppo-abl, fig:drift)."
     methods = columns(variants(scores), p)
@@ -109,7 +110,7 @@ MARKS = '^vsPX<>'
 
 def seen_as(
     method:str, # of `columns`
-    p,          # Page: tolerances
+    p:Page, # tolerances
 ) -> Look:
     "How a variant is drawn; further tolerances are grey and differ in their marks."
     others = further(p)
@@ -119,7 +120,7 @@ def seen_as(
 # %% ../../nbs/experiments/350_pareto.ipynb #c033
 def plot_variants(
     cases, # of `variants`
-    p,     # Page
+    p:Page, # the run
 ):         # matplotlib Figure
     "What each variant gains in Joint and pays in Same, against SFT."
     marks, cols = {m: seen_as(m, p) for m in columns(cases, p)[1:]}, len(p.splits)
@@ -138,7 +139,7 @@ COURSE = dict(attr=Look('Attr', ORANGE, '^'), same=Look('Same', SKY, 's'), joint
 
 def against_start(
     cases, # of `course`
-    s,     # Settings: resamples, seed
+    s:Settings, # resamples, seed
 ) -> pd.DataFrame: # rows of `contrasts` and the step, a row a metric, step and cell
     "The long run against SFT, its first row, at every step."
     pairs = [(f'off_policy_{step}', 'off_policy_0') for step in sorted({*cases.step.unique()} - {0})]
@@ -161,7 +162,7 @@ def draw_course(
 # %% ../../nbs/experiments/350_pareto.ipynb #c038
 def plot_course(
     cases, # of `course`
-    p,     # Page
+    p:Page, # the run
 ):         # matplotlib Figure
     "Change of Attr, Same and Joint against SFT with the preference steps (fig:drift)."
     height, shape = .6 + 1.8*len(p.splits), (len(p.splits), len(p.domains))
@@ -180,7 +181,7 @@ def plot_course(
 # %% ../../nbs/experiments/350_pareto.ipynb #c039
 def plot(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Figure
     "The variants against SFT, and the drift (fig-hppo-abl, ours; fig:drift)."
     return {'fig-hppo-abl': plot_variants(variants(scores), p), 'fig-drift': plot_course(course(scores), p)}
@@ -190,7 +191,7 @@ MOST_PASSES = 3 # of the paper's figure
 
 def drift_of(
     cases, # of `course`: one domain's items
-    s,     # Settings: resamples, seed
+    s:Settings, # resamples, seed
 ) -> pd.DataFrame: # a row
     "Attr up, Same and Joint down from the peak on validation to the last checkpoint."
     trained = cases[(cases.step > 0) & (cases.passes.round() <= MOST_PASSES)]
@@ -202,7 +203,7 @@ def drift_of(
 # %% ../../nbs/experiments/350_pareto.ipynb #17aa4023
 def drifts(
     cases, # of `course`
-    s,     # Settings: resamples, seed
+    s:Settings, # resamples, seed
 ) -> pd.DataFrame: # a row a domain; none where the passes of a run are not known
     "C25 on the item split."
     if 'passes' not in cases: return cases[:0]
@@ -212,7 +213,7 @@ def drifts(
 # %% ../../nbs/experiments/350_pareto.ipynb #c044
 def claims(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> list:
     "C11 and C25; a claim whose cells were not run is left out."
     drifted = drifts(course(scores), p.s)

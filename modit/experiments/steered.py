@@ -16,12 +16,14 @@ from ..report.report import VERDICTS, Table, beside_rivals, best_variants, by_me
 from ..report.report import whisker
 from ..steering import check_shares, steered_policy
 from ..report.verdicts import contrast, judge, weakest_in_each_cell
+from ..run.page import Page
+from ..settings import Settings
 
 # %% ../../nbs/experiments/460_steered.ipynb #c009
 def asked(scale, share=1., eta=0.): return dict(scale=scale, share=share, step=eta) # of `steered_policy`
 
 def ways(
-    p, # Page: scales, steered_scales, shares, etas
+    p:Page, # scales, steered_scales, shares, etas
 ) -> dict: # suffix of the method -> what is on offer, a dict each
     "The grids of both ways of serving; raises `ValueError` for a share that is none."
     check_shares(p.shares)
@@ -38,12 +40,13 @@ LOOKS = {
     'hppo_all_steered': ('Every loser, steered', 'yellow', 'P')}
 
 def run(
-    p, # Page: scales, steered_scales, shares, etas
+    p:Page, # scales, steered_scales, shares, etas
 ) -> dict: # steered: per-case scores with what was chosen
     "Choose scale, share and length on validation, and score the served queries."
     best, grids, rows = best_variants(p.read_other('validation')), ways(p), []
     for name in p.domains:
-        corpus, stages = get_corpus(p.s, name), dict(sft='sft', hppo=best[name], hppo_all='hppo_all')
+        corpus = get_corpus(p.s, name)
+        stages = dict(sft='sft', hppo=best[name], hppo_all='hppo_all')
         for policy, stage in stages.items():
             answer = steered_policy(get_model(p.s, stage, name), corpus, p.s)
             usual = partial(answer, **asked(p.s.guidance_scale))
@@ -59,7 +62,7 @@ COLUMNS = ('average', 'ridge_map', 'probe', 'sft', 'sft_scaled', 'sft_steered', 
 # %% ../../nbs/experiments/460_steered.ipynb #c017
 def table(
     scores, # of `run`, with those of the main experiment and of the baselines
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Table
     "Joint of every policy in every way of serving (tab:steered, ours)."
     caption = ('Joint (percent). Every loser: trained on every case with a loser. Without a suffix, served '
@@ -75,7 +78,7 @@ def draw_against_probe(
     ax,         # matplotlib Axes
     cases,      # of all methods
     method:str, # minus the probe
-    s,          # Settings
+    s:Settings, # of the run
 ):
     "One method minus the probe in every cell."
     rows = contrast(cases, method, 'probe', s)
@@ -88,7 +91,7 @@ def draw_against_probe(
 # %% ../../nbs/experiments/460_steered.ipynb #c023
 def plot(
     scores, # of `run`, with those of the main experiment and of the baselines
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Figure
     "Joint of each row minus the probe's, with intervals, in every cell (fig:steered, ours)."
     cases = beside_rivals(scores, 'steered')
@@ -103,7 +106,7 @@ def plot(
 # %% ../../nbs/experiments/460_steered.ipynb #c026
 def claims(
     scores, # of `run`, with those of the main experiment and of the baselines
-    p,      # Page
+    p:Page, # the run
 ) -> list:
     "B07, over D1 to D3; left out where none of them is run."
     cases = beside_rivals(scores, 'steered')

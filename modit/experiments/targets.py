@@ -14,8 +14,9 @@ import pandas as pd
 from ..ordering import centroid
 from ..run.pipeline import get_corpus, get_model
 from ..report.report import Table, legend_of, look
-from ..settings import override, require
+from ..settings import Settings, override, require
 from ..report.verdicts import contrast, contrasts, draw_differences, judge, weakest_in_each_cell
+from ..run.page import Page
 
 # %% ../../nbs/experiments/420_targets.ipynb #c007
 READS = ()
@@ -27,7 +28,7 @@ LOOKS = {
 TARGETS = ('centroid', 'top1', 'top5')
 
 def target_depths(
-    s, # Settings
+    s:Settings, # of the run
 ) -> dict: # target -> how many of the densest items
     "The whole tail, one item, and the share of the tail that five items are in the paper."
     tail = s.seq_len - s.prefix_len
@@ -46,7 +47,7 @@ def target_query(
 def sharper(p): return [t for t in ('top1', 'top5') if t in p.targets] # than the centroid
 
 def answers_of(
-    p,      # Page: targets
+    p:Page, # targets
     corpus, # Corpus
 ) -> dict:  # method -> model, or function from cases to queries
     "Oracle targets, the pretrained model, and SFT on each target."
@@ -59,7 +60,7 @@ def answers_of(
 
 # %% ../../nbs/experiments/420_targets.ipynb #c014
 def run(
-    p, # Page: targets
+    p:Page, # targets
 ) -> dict: # targets: per-case scores under the full protocol
     "Score oracle targets, single-domain stages, and SFT trained on sharper targets."
     for word in p.targets:
@@ -77,7 +78,7 @@ def rows_of(cases): return [m for m in ROWS if (cases.method == m).any()]
 # %% ../../nbs/experiments/420_targets.ipynb #c020
 def table(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Table
     "All metrics of every row on the item split (tab:appbfs)."
     cases = scores['targets']
@@ -89,7 +90,7 @@ def table(
 
 # %% ../../nbs/experiments/420_targets.ipynb #c026
 def pairs_of(
-    p, # Page: targets
+    p:Page, # targets
 ) -> dict: # title of a row of panels -> (sharper, centroid) methods
     "What is compared; oracles only where the centroid was run."
     queries = [(f'target_{t}', 'target_centroid') for t in sharper(p) if 'centroid' in p.targets]
@@ -101,7 +102,7 @@ def draw_metric(
     cases,  # scores of `run`
     pairs,  # (sharper, centroid) methods
     column, # metric
-    p,      # Page: domains, splits
+    p:Page, # domains, splits
 ):
     "One metric's differences in every cell, with intervals."
     marks = {(a, split): look(a)._replace(filled=split == 'item') for a, _ in pairs for split in p.splits}
@@ -114,7 +115,7 @@ SHOWN = dict(attr='Attr', same='Same', joint='Joint')
 
 def plot(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Figure, or nothing where no sharper target was run
     "Sharper targets against the tail's centroid (fig-targets, ours)."
     compared = {title: pairs for title, pairs in pairs_of(p).items() if pairs}
@@ -132,7 +133,7 @@ def plot(
 # %% ../../nbs/experiments/420_targets.ipynb #c032
 def claims(
     scores, # of `run`
-    p,      # Page
+    p:Page, # the run
 ) -> list:
     "C24; left out if not all its targets were run."
     if not set(TARGETS) <= set(p.targets): return []

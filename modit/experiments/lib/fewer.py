@@ -15,7 +15,7 @@ from scipy.stats import ttest_ind
 from ...candidates import Pool
 from ...rounds import hppo
 from ...variants import VARIANTS
-from ...settings import require
+from ...settings import Settings, require
 from ...report.stats import Interval, verdict
 from ...store import stream
 
@@ -42,7 +42,7 @@ def lot(s, domain): return stream(s.seed, 'fewer patterns', domain) # which patt
 def prefer_fewer(
     sft,    # the SFT model, left as it is
     corpus, # Corpus
-    s,      # Settings
+    s:Settings, # of the run
     pool,   # Pool, of three times the cases
 ):          # Run
     "An off-policy round on a third of a pool's cases, of patterns drawn by lot."
@@ -54,7 +54,9 @@ def apart(
     outside, # (m,) those of the others
 ) -> Interval: # of the difference; n: patterns; NaN ends with fewer than two on either side
     "Difference of two groups' means, with Welch's interval."
-    n, m, estimate = len(inside), len(outside), np.mean(inside) - np.mean(outside)
+    n = len(inside)
+    m = len(outside)
+    estimate = np.mean(inside) - np.mean(outside)
     if min(n, m) < 2: return Interval(estimate, np.nan, np.nan, np.nan, n + m, n + m)
     test = ttest_ind(inside, outside, equal_var=False)
     low, high = test.confidence_interval()

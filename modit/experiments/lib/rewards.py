@@ -16,7 +16,7 @@ from ...metrics import joint_at_k, same_at_k
 from ...ordering import ROLES
 from ...pairs import margin_pairs
 from ...retrieval import VectorIndex, search
-from ...settings import require
+from ...settings import Settings, require
 from ...store import stream
 
 # %% ../../../nbs/experiments/lib/175_rewards.ipynb #c008
@@ -33,7 +33,7 @@ BANK = 20 # the local bank holds one training item in so many
 def local_reward(
     pool,   # Pool
     corpus, # Corpus, the bank is drawn from its training items
-    s,      # Settings: k, seed
+    s:Settings, # k, seed
 ) -> tuple: # joint (n, c), same (n, c)
     "Joint and Same among the K/5 nearest of a small bank of training items (app. Negative results)."
     n, c, d = pool.candidates.shape
@@ -49,7 +49,7 @@ def local_reward(
 def selected_bank(
     pool,   # Pool with static candidates
     corpus, # Corpus
-    s,      # Settings: k, margin
+    s:Settings, # k, margin
 ) -> np.ndarray: # ids of items, ascending
     "What the static candidates of the selected cases retrieve; `ValueError` where that is less than K."
     static = pool.only('static')
@@ -66,7 +66,7 @@ def selected_bank(
 def bank_reward(
     pool,   # Pool with static candidates
     corpus, # Corpus
-    s,      # Settings: k, margin
+    s:Settings, # k, margin
 ) -> tuple: # joint (n, c), same (n, c)
     "Joint and Same among the K nearest of the selected cases' bank (app. Negative results)."
     n, c, d = pool.candidates.shape
@@ -91,7 +91,7 @@ def rescaled(
 def proxy_pool(
     pool,   # Pool, truly labelled
     corpus, # Corpus
-    s,      # Settings
+    s:Settings, # of the run
 ): # Pool
     "The pool as a run sees it that is paid by the predictor (ours)."
     return replace(pool, joint=rescaled(proxy_reward(pool, corpus), pool.joint))
@@ -100,7 +100,7 @@ def proxy_pool(
 def local_pool(
     pool,   # Pool, truly labelled
     corpus, # Corpus
-    s,      # Settings: k, seed
+    s:Settings, # k, seed
 ): # Pool
     "The pool as a run sees it that is paid by a small bank of training items (app. Negative results)."
     joint, same = local_reward(pool, corpus, s)
@@ -110,7 +110,7 @@ def local_pool(
 def bank_pool(
     pool,   # Pool, truly labelled, with static candidates
     corpus, # Corpus
-    s,      # Settings: k, margin
+    s:Settings, # k, margin
 ): # Pool
     "The pool as a run sees it that is paid by the selected cases' bank (app. Negative results)."
     joint, same = bank_reward(pool, corpus, s)

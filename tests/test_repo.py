@@ -295,7 +295,7 @@ def test_every_verdict_but_holds_has_a_reason():
     ours = pd.read_csv(ROOT/'figures'/'mini'/'claims.csv')
     wanting = ours[~ours.verdict.isin(['holds', 'not run'])]
     without = wanting.id[wanting.why.isna()].tolist()
-    assert not without, f'490_why gives no reason for {", ".join(without)}'
+    assert not without, f'no page gives a reason for {", ".join(without)}'
     for label in wanting.shown: assert [*(ROOT/'figures'/'mini').glob(f'{label}.*')], f'no {label} to show it'
 
 

@@ -211,11 +211,17 @@ def read_ledger(
     return pd.read_csv(path, dtype=dict(held='Int64', cells='Int64') if name == 'claims' else None)
 
 # %% ../../nbs/run/240_page.ipynb #c045
-def _writer(p, score): # the run of another page that makes a score file for this one
-    shared, name = {k: v for k, v in p.changed.items() if k not in p.values}, owner_of(score)
-    values = resolve(name, p.s, page_defaults(experiment_path(name), p.s))
-    return Page(name, p.s, values, shared, p.fresh, time.time())
+@patch
+def other(
+    self:Page,
+    name:str,  # of another page
+) -> Page:
+    "The run of another page under this run's settings."
+    shared = {k: v for k, v in self.changed.items() if k not in self.values}
+    values = resolve(name, self.s, page_defaults(experiment_path(name), self.s))
+    return Page(name, self.s, values, shared, self.fresh, time.time())
 
+# %% ../../nbs/run/240_page.ipynb #c045b
 @patch
 def read_other(
     self:Page,
@@ -223,7 +229,7 @@ def read_other(
 ) -> pd.DataFrame:
     "Another page's scores under this run's settings, made first if they may be, else `FileNotFoundError`."
     if score in LEDGER: return read_ledger(self.folder, score)
-    other, profile = _writer(self, score), self.s.profile
+    other, profile = self.other(owner_of(score)), self.s.profile
     if score in other.missing():
         command = f'modit run {other.name} --profile {profile} --fresh'
         if profile in COMMITTED and not (other.changed or self.fresh):
@@ -312,7 +318,7 @@ def publish(
 
 # %% ../../nbs/run/240_page.ipynb #c057
 def _unread(p): # scores of other pages that are not there
-    return [score for score in _read_by(p.name) if score in _writer(p, score).missing()]
+    return [score for score in _read_by(p.name) if score in p.other(owner_of(score)).missing()]
 
 def redraw_page(
     name:str,      # of an experiment

@@ -13,7 +13,8 @@ from sklearn.linear_model import Ridge
 
 from .evaluation import average_pool, sample_cases, score_cases
 from .metrics import score_queries
-from .ordering import ROLES, centroid, training_cases
+from .ordering import centroid, training_cases
+from .patterns import ROLES
 from .retrieval import VectorIndex, search
 from .settings import Settings
 from .sphere import normalize

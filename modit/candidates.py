@@ -16,7 +16,8 @@ from fastcore.basics import patch
 from .evaluation import case_noise
 from .flow import generate
 from .metrics import same_at_k, score_queries
-from .ordering import ROLES, Cases, Corpus, centroid, training_cases
+from .ordering import Cases, Corpus, centroid, training_cases
+from .patterns import ROLES
 from .retrieval import search
 from .settings import Settings, require
 from .store import fingerprint, load_arrays, save_arrays

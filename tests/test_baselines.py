@@ -5,7 +5,8 @@ import pytest
 from modit.baselines import GRIDS, choose, filtered_neighbours, fit_ridge_map, pattern_direction, ridge_map
 from modit.baselines import rocchio, steer
 from modit.evaluation import average_pool, sample_cases
-from modit.ordering import ROLES, centroid, prepare_corpus, training_cases
+from modit.ordering import centroid, prepare_corpus, training_cases
+from modit.patterns import ROLES
 from modit.settings import load_settings
 from modit.data.synth import make_domain, make_world
 

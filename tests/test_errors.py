@@ -25,7 +25,8 @@ from modit.run import page as pages
 from modit.run.command import main
 from modit.model import new_model
 from modit.run.notebooks import check_parameters, execute, notebook_parameters, page_constant
-from modit.ordering import Corpus, draw_groups, holdout_split, pattern_pools
+from modit.ordering import Corpus, draw_groups, pattern_pools
+from modit.patterns import holdout_split
 from modit.run.page import COMMITTED, open_page, redraw_page
 from modit.retrieval import VectorIndex
 from modit.settings import load_settings

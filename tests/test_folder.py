@@ -16,7 +16,8 @@ from modit.run import pipeline
 from modit.run.command import main
 from modit.data.folder import find_folder, folder_key, problems, read_facts, read_folder, write_folder
 from modit.serving.headroom import check_folder, propose, settings_of, write_facts
-from modit.ordering import ROLES, prepare_corpus
+from modit.ordering import prepare_corpus
+from modit.patterns import ROLES
 from modit.retrieval import check_embeddings
 from modit.data.sessions import mixed_sessions, sessions_of
 from modit.settings import Settings, load_settings, override

@@ -11,10 +11,11 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from conftest import ROOT, environment
-from modit import ordering
+from modit import patterns
 from modit.run import pipeline
 from modit.data.folder import write_folder
-from modit.ordering import Corpus, by_pattern, centroid, find_patterns, prepare_corpus
+from modit.ordering import Corpus, by_pattern, centroid, prepare_corpus
+from modit.patterns import find_patterns
 from modit.retrieval import VectorIndex
 from modit.settings import load_settings
 from modit.sphere import row_lengths, unit_rows
@@ -209,7 +210,7 @@ def test_centroids_do_not_depend_on_blocks():
 def test_patterns_of_some_positives_are_nearly_those_of_all(monkeypatch):
     whole = find_patterns(D1.items, D1.attribute, 12, 0)[1]
     half = int(D1.attribute.sum())//2*S.dim
-    monkeypatch.setattr(ordering, 'sample_positives', partial(ordering.sample_positives, most=half))
+    monkeypatch.setattr(patterns, 'sample_positives', partial(patterns.sample_positives, most=half))
     some = find_patterns(D1.items, D1.attribute, 12, 0)[1]
     truth = D1.true_pattern
     assert abs(adjusted_rand_score(truth, some) - adjusted_rand_score(truth, whole)) < .1

@@ -77,7 +77,7 @@ def test_no_file_that_is_read_can_run_code():
 
 # ---- the method stands alone
 CORE = """
-settings store sphere retrieval metrics density ordering block model flow training evaluation
+settings store sphere retrieval metrics density patterns ordering block model flow training evaluation
 pretrain cpt sft candidates pairs preference variants rounds
 """.split()
 

@@ -23,7 +23,7 @@ from tqdm import tqdm
 from ..index.audit import neighbours_found
 from ..flow import generate
 from ..model import init_zero_layers, new_model
-from ..ordering import find_patterns
+from ..patterns import find_patterns
 from ..pretrain import continuation_loss, continuation_rows
 from .race import interleaved, made_items, made_queries, measured_dir, own_store, processor, sized
 from ..report.report import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION

@@ -21,7 +21,7 @@ from ..index.audit import AUDITED
 from ..data.crossing import synthetic_domain
 from ..index.engines import list_counts
 from ..variants import VARIANTS, resolve
-from ..ordering import KMEANS_NUMBERS
+from ..patterns import KMEANS_NUMBERS
 from ..settings import require
 from ..store import named
 

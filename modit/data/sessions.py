@@ -8,7 +8,7 @@ __all__ = ['sessions_of', 'mixed_sessions']
 # %% ../../nbs/data/075_sessions.ipynb #c003
 import numpy as np
 
-from ..ordering import ROLES
+from ..patterns import ROLES
 from ..retrieval import VectorIndex, search
 from ..settings import Settings, require
 from ..store import stream

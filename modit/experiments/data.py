@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ..evaluation import protocol_counts
-from ..ordering import ROLES
+from ..patterns import ROLES
 from ..run.pipeline import get_corpus
 from ..report.report import BLUE, DARK, LIGHT, ORANGE, SKY, Table, read_reported
 from ..settings import Settings, load_settings

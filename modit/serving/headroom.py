@@ -21,7 +21,8 @@ from ..density import recall_density, validate_predictor
 from ..evaluation import average_pool, sample_cases, score_cases
 from ..data.folder import FACTS, OF_FOLDER, find_folder, open_embeddings, problems, read_facts
 from ..data.folder import read_folder
-from ..ordering import ROLES, centroid, find_patterns, prepare_corpus
+from ..ordering import centroid, prepare_corpus
+from ..patterns import ROLES, find_patterns
 from ..settings import Settings, load_settings, require
 from ..store import atomic_write, named, stream
 from ..data.trouble import FEWEST, SHORTEST

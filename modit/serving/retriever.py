@@ -23,7 +23,8 @@ from ..evaluation import average_pool, case_noise, score_cases, serve
 from ..flow import generate, guide_of, guided_by, step_modulations
 from ..data.folder import read_folder
 from ..model import MODiT, new_model
-from ..ordering import ROLES, Cases, by_pattern, nearest_centroid, order_sequences
+from ..ordering import Cases, by_pattern, order_sequences
+from ..patterns import ROLES, nearest_centroid
 from ..run.pipeline import get_corpus, get_domain, get_model, stage_key
 from ..retrieval import check_embeddings
 from ..settings import PER_DOMAIN, Settings, check_settings, parse_value, require

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...density import predict_density
 from ...metrics import joint_at_k, same_at_k
-from ...ordering import ROLES
+from ...patterns import ROLES
 from ...pairs import margin_pairs
 from ...retrieval import VectorIndex, search
 from ...settings import Settings, require

@@ -96,7 +96,8 @@ def test_one_experiment_runs_in_a_fresh_clone(tmp_path):
     copy = copy_repository(tmp_path/'modit')
     line = re.search(r'^\.venv/bin/modit (run .*--fresh)', (ROOT/'CONTRIBUTING.md').read_text(), re.M)[1]
     finish(copy, *line.split())
-    assert 'run first: 320_main' in messages(copy) and (copy/'figures'/'smoke'/'cases'/'pareto.csv.gz').exists()
+    assert 'run first: 320_main' in messages(copy)
+    assert (copy/'figures'/'smoke'/'cases'/'pareto.csv.gz').exists()
 
 
 def test_a_papermill_line_by_hand_gives_the_same_files(whole):

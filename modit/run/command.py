@@ -13,7 +13,7 @@ from typing import Annotated
 
 from fastcore.script import anno_parser
 
-from .notebooks import page_constant, run_notebook, steady_environment
+from .notebooks import run_notebook, steady_environment
 from ..settings import load_settings, repo_root, require
 from ..store import atomic_write
 
@@ -225,7 +225,7 @@ def _plan(
 ):
     "predict hours and memory of every stage, and name a machine; trains nothing"
     from modit.cost.plan import write_plan
-    table, line = write_plan(profile, hours=hours, log=log)
+    table, line = write_plan(profile, hours, log)
     print(table.to_string(index=False, float_format='{:.3g}'.format, na_rep=''), line, sep='\n\n')
 
 # %% ../../nbs/run/270_command.ipynb #c048

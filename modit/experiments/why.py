@@ -18,7 +18,7 @@ from .lib.evidence import both, chance, gaps, holds, mostly, paper_gap, sentence
 from .lib.fewer import by_lot
 from ..report.report import beside_rivals, look, read_reported, with_hppo
 from ..report.stats import ratio_interval
-from ..report.verdicts import contrast, contrasts
+from ..report.verdicts import because, contrast, contrasts
 from ..run.notebooks import experiments, short_name
 from ..run.page import Page
 
@@ -290,7 +290,10 @@ def claims(
     "Every reason that there is."
     fields = of_pages(p)
     for part in PARTS: fields |= part(scores, p)
-    return sentences(fields, p.s)
+    missed = scores['claims'].query('verdict in ["within noise", "fails"]').id
+    untried = 'Not explained. Nothing was tried.'
+    without = [because(claim, 'tab-claims', untried) for claim in missed if claim not in fields]
+    return sentences(fields, p.s) + without
 
 # %% ../../nbs/experiments/490_why.ipynb #w040
 def table(scores, p): return {} # the ledger is the table

@@ -36,7 +36,7 @@ def fan_candidates(
     model,    # the current policy
     corpus,   # Corpus
     cases,    # Cases
-    s,        # Settings: guidance_scales, ode_steps, sampler
+    s:Settings, # guidance_scales, ode_steps, sampler
     *purpose, # words of the random stream, such as the round
     scales=None, # guidance scales, by default the fan's
     rows=None,   # slice of the cases whose candidates are wanted, by default all
@@ -44,15 +44,17 @@ def fan_candidates(
 ) -> np.ndarray: # (n, |S|, d) unit queries
     "One sample a guidance scale (sec. HPPO, guidance-scale fan)."
     scales = torch.tensor(s.guidance_scales if scales is None else scales)
-    device, rows = next(model.parameters()).device, rows or slice(0, len(cases))
-    first, end = rows.start//block*block, min(len(cases), -(-rows.stop//block)*block) # whole blocks
+    device = next(model.parameters()).device
+    rows = rows or slice(0, len(cases))
+    first = rows.start//block*block # whole blocks
+    end = min(len(cases), -(-rows.stop//block)*block)
     noise = case_noise(end, (len(scales), s.dim), s, corpus.name, 'fan', *purpose)
     out = []
     for i in range(first, end, block):
         seeds = torch.from_numpy(corpus.items[cases.prefix[i:i + block]]).to(device)
         start = noise[i:i + block].to(device)
-        found = generate(model, seeds, start, scales.to(device), s.ode_steps, s.sampler)
-        out.append(found.cpu().numpy())
+        queries = generate(model, seeds, start, scales.to(device), s.ode_steps, s.sampler)
+        out.append(queries.cpu().numpy())
     return np.concatenate(out)[rows.start - first:rows.stop - first]
 
 # %% ../nbs/160_candidates.ipynb #c021

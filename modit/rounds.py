@@ -117,7 +117,8 @@ def single_round(
     label=label_at_once, # the labeller
 ) -> Run:
     "One round, validated at each saved checkpoint (off-policy variant)."
-    run, saved = Run(), resolve(s, variant.steps)
+    run = Run()
+    saved = resolve(s, variant.steps)
     def on_step(step, model):
         if step in saved: run.record(model, corpus, s, round=1, step=step)
     policy = _trainable(sft, sft, s)
@@ -172,7 +173,8 @@ def resumed(
 # %% ../nbs/184_rounds.ipynb #b743b80c
 def _best_of_round(policy, sft, corpus, pool, s, variant, number): # Run, of one row
     "Train a round, and keep the best of its checkpoints."
-    tried, steps = Run(), variant.stretch*resolve(s, variant.steps)
+    tried = Run()
+    steps = variant.stretch*resolve(s, variant.steps)
     def record(step, model): tried.record(model, corpus, s, round=number, step=(number - 1)*steps + step)
     def on_step(step, model):
         if step in s.hppo_checkpoints: record(step, model)
@@ -194,7 +196,8 @@ def iterate(
     label=label_at_once, # the labeller
 ) -> Run:
     "Iterated hybrid policy with validation early stop (Algorithm 2)."
-    run, first = resumed(sft, corpus, s, folder), pool
+    first = pool
+    run = resumed(sft, corpus, s, folder)
     for number in range(len(run.history), resolve(s, variant.rounds) + 1):
         if variant.stop and run.best < number - PATIENCE: break
         policy = _trainable(run.checkpoints[run.best if s.round_start == 'best' else -1], sft, s)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from conftest import ROOT, environment
-from modit.run import pipeline
+from modit.run import pipeline, stages
 from modit.run.command import main
 from modit.data.folder import find_folder, folder_key, problems, read_facts, read_folder, write_folder
 from modit.serving.headroom import check_folder, propose, settings_of, write_facts
@@ -322,21 +322,21 @@ def test_raw_sequences_hold_training_items_only(two):
 
 def test_folders_train_and_the_store_knows_their_content(two):
     s = settings_of(two, 'smoke', **TINY)
-    keys = {stage: pipeline.stage_key(s, stage, 'first') for stage in pipeline.stages_of(s)}
+    keys = {stage: stages.stage_key(s, stage, 'first') for stage in stages.stages_of(s)}
     model = pipeline.get_model(s, 'sft', 'first')
     moved = two[0].parent/'elsewhere'/'first'
     shutil.move(two[0], moved)
     there = replace(s, folders=(str(moved), s.folders[1]))
-    assert {stage: pipeline.stage_key(there, stage, 'first') for stage in keys} == keys
+    assert {stage: stages.stage_key(there, stage, 'first') for stage in keys} == keys
     again = pipeline.get_model(there, 'sft', 'first')
     for name, weights in model.state_dict().items(): assert torch.equal(weights, again.state_dict()[name])
     labels = MADE['D1'].attribute.copy()
     labels[0] ^= True
     write(moved, embeddings=MADE['D1'].items, ids=range(N), attribute=labels)
-    changed = [stage for stage in keys if pipeline.stage_key(there, stage, 'first') != keys[stage]]
+    changed = [stage for stage in keys if stages.stage_key(there, stage, 'first') != keys[stage]]
     assert changed == list(keys) # raw sequences are of training items, and who trains follows from the labels
     with pytest.raises(ValueError, match='stage .domain. is unknown'):
-        pipeline.stage_key(s, 'domain', 'first')
+        stages.stage_key(s, 'domain', 'first')
 
 
 def test_sizes_of_other_data_are_refused(two):
@@ -366,7 +366,7 @@ def test_killed_and_begun_again_it_ends_with_the_same_bytes(two, tmp_path, monke
     run = subprocess.run([sys.executable, '-c', script], cwd=ROOT, env=environment(ROOT), capture_output=True)
     assert run.returncode == -9, run.stderr.decode()[-2000:]
     path = pipeline.stage_path(s, 'pretrained')
-    assert pipeline.working(path).exists() and not path.exists()
+    assert pipeline.work_folder(path).exists() and not path.exists()
     killed = pipeline.make_stage(s, 'pretrained').read_bytes()
     monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'others'))
     assert pipeline.make_stage(s, 'pretrained').read_bytes() == killed
@@ -377,14 +377,14 @@ FIELDS = Settings.__dataclass_fields__
 
 def test_a_stage_of_folders_reads_the_settings_of_its_key(two, monkeypatch):
     from test_repo import READ, Recording, plain
-    s, key = settings_of(two, 'smoke', **TINY), pipeline.stage_key
-    monkeypatch.setattr(pipeline, 'stage_key', lambda s, *stage: key(plain(s), *stage))
+    s, key = settings_of(two, 'smoke', **TINY), stages.stage_key
+    monkeypatch.setattr(stages, 'stage_key', lambda s, *stage: key(plain(s), *stage))
     recording = Recording(**{name: getattr(s, name) for name in FIELDS})
     for name in ('corpus', 'pretrained'):
-        stage = pipeline.stages_of(s)[name]
+        stage = stages.stages_of(s)[name]
         domain = None if stage.shared else 'first'
         path = pipeline.make_stage(s, name, domain)
         path.unlink()
         READ.clear()
-        stage.make(recording, name, domain, path)
-        assert READ - set(pipeline.UNKEYED) == set(stage.reads), name
+        pipeline.maker_of(name)(recording, name, domain, path)
+        assert READ - set(stages.UNKEYED) == set(stage.reads), name

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from conftest import EXPERIMENTS, LIBRARY, ROOT, copy_repository, module_of, run_python, tracked_files
-from modit.run import pipeline, source
+from modit.run import pipeline, source, stages
 from modit.run.notebooks import executed_path, run_marker
 from modit.settings import Settings, load_settings, read_profiles
 from modit.store import named, runs_dir
@@ -152,37 +152,39 @@ BRIEF = dict(pretrain_steps=4, train_rows=(48,)*4, hppo_cases=24, hppo_steps=2, 
 
 def test_a_stage_reads_the_settings_of_its_key(tmp_path, monkeypatch):
     monkeypatch.setenv('MODIT_RUNS', str(tmp_path))
-    s, key = load_settings('smoke', **BRIEF), pipeline.stage_key
-    monkeypatch.setattr(pipeline, 'stage_key', lambda s, *stage: key(plain(s), *stage))
+    s, key = load_settings('smoke', **BRIEF), stages.stage_key
+    monkeypatch.setattr(stages, 'stage_key', lambda s, *stage: key(plain(s), *stage))
     recording = Recording(**{name: getattr(s, name) for name in FIELDS})
     for name in s.domains: pipeline.make_stage(s, 'corpus', name)
-    for name, stage in pipeline.STAGES.items():
+    for name, stage in stages.STAGES.items():
         domain = None if stage.shared else 'D1'
         path = pipeline.stage_path(s, name, domain)
         path.unlink(missing_ok=True)
-        longer = getattr(pipeline.VARIANTS.get(name), 'extends', '')  # its rounds would be taken over
+        longer = getattr(stages.VARIANTS.get(name), 'extends', '')  # its rounds would be taken over
         if longer: pipeline.stage_path(s, longer, domain).unlink(missing_ok=True)
         READ.clear()
-        stage.make(recording, name, domain, path)
-        found, told = READ - set(pipeline.UNKEYED), set(stage.reads)
+        pipeline.maker_of(name)(recording, name, domain, path)
+        found, told = READ - set(stages.UNKEYED), set(stage.reads)
         assert found == told, f'{name} reads {found - told}, and does not read {told - found}'
 
 
 def test_no_stage_reads_what_names_only_the_run():
-    assert not [name for name, stage in pipeline.STAGES.items() if set(stage.reads) & set(pipeline.UNKEYED)]
+    assert not [name for name, stage in stages.STAGES.items() if set(stage.reads) & set(stages.UNKEYED)]
 
 
 @pytest.fixture
 def stage_keys(tmp_path, monkeypatch):
     "The key of every stage, and the folder of a copy of the modules that keys are made from."
     copy = copy_repository(tmp_path/'modit')/'modit'
-    memory = [f for f in (*vars(source).values(), *vars(pipeline).values()) if hasattr(f, 'cache_clear')]
+    memory = [f for f in vars(source).values() if hasattr(f, 'cache_clear')]
+    monkeypatch.setattr(stages, '_KEYS', {})
     monkeypatch.setattr(source, 'PACKAGE', copy)
     s = load_settings('smoke')
     def keys():
         for function in memory: function.cache_clear()
-        domains = {name: None if stage.shared else 'D1' for name, stage in pipeline.STAGES.items()}
-        return {name: pipeline.stage_key(s, name, domain) for name, domain in domains.items()}
+        stages._KEYS.clear()
+        domains = {name: None if stage.shared else 'D1' for name, stage in stages.STAGES.items()}
+        return {name: stages.stage_key(s, name, domain) for name, domain in domains.items()}
     yield keys, copy
     for function in memory: function.cache_clear()
 
@@ -226,8 +228,8 @@ def test_a_new_field_of_a_variant_changes_the_keys_of_those_that_set_it(stage_ke
     assert text.count(line) == 1
     path.write_text(text.replace(line, NEW_FIELD))
     assert keys() == before, 'a field that no row sets would train all variants again'
-    changed = dict(pipeline.VARIANTS, pareto=replace(pipeline.VARIANTS['pareto'], stretch=3))
-    monkeypatch.setattr(pipeline, 'VARIANTS', changed)
+    changed = dict(stages.VARIANTS, pareto=replace(stages.VARIANTS['pareto'], stretch=3))
+    monkeypatch.setattr(stages, 'VARIANTS', changed)
     after = keys()
     assert {name for name in before if after[name] != before[name]} == {'pareto'}
 
@@ -242,7 +244,7 @@ def test_defaults_of_a_variant_stay():
 
 
 def test_the_first_pool_knows_no_variant():
-    assert 'variants' not in source.imports_of(*pipeline.STAGES['pool'].code.split())
+    assert 'variants' not in source.imports_of(*stages.STAGES['pool'].code)
 
 
 def test_the_store_can_lie_elsewhere(tmp_path, monkeypatch):

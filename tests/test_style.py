@@ -296,7 +296,8 @@ def test_experiment_opens_its_own_page(page):
 
 @every_experiment
 def test_no_experiment_trains(page):
-    used = {n.id for c in exported(page) for n in ast.walk(ast.parse(c)) if isinstance(n, ast.Name)}
+    nodes = [n for c in exported(page) for n in ast.walk(ast.parse(c)) if isinstance(n, ast.ImportFrom)]
+    used = {a.name for n in nodes for a in n.names}
     assert not used & TRAINERS, f'take it from the store, under settings of its own: {used & TRAINERS}'
 
 

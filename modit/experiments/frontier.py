@@ -17,7 +17,7 @@ from .lib.panels import legend_beside, panels
 from ..baselines import GRIDS, fit_ridge_map, ridge_map, rocchio, steer
 from ..evaluation import average_pool, serve, with_serving_scale
 from ..run.page import Page
-from ..run.pipeline import get_corpus, get_model, get_pool, keep, own_streams
+from ..run.pipeline import get_corpus, get_model, get_pool, save_model, preference_settings
 from ..report.report import Table, best_variants, look, ring
 from ..settings import Settings
 from ..report.verdicts import draw_differences, judge, weakest_in_each_cell
@@ -71,8 +71,9 @@ def make_conditioned(
 ):
     "A policy that was trained on two objectives."
     corpus = get_corpus(s, domain)
-    policy = train_conditioned(get_model(s, 'sft', domain), corpus, own_streams(s), get_pool(s, domain))
-    keep(path, policy)
+    sft, pool = get_model(s, 'sft', domain), get_pool(s, domain)
+    policy = train_conditioned(sft, corpus, preference_settings(s), pool)
+    save_model(path, policy)
 
 # %% ../../nbs/experiments/465_frontier.ipynb #t009
 def conditioned_answers(

@@ -14,7 +14,7 @@ from ..index.audit import audit_labels
 from ..candidates import fan_candidates, label_pool
 from ..evaluation import serve
 from ..ordering import training_cases
-from ..run.pipeline import get_corpus, get_model, get_rows, own_streams
+from ..run.pipeline import get_corpus, get_model, get_rows, preference_settings
 from ..report.report import BLACK, Look, Table, best_variants, legend_of, whisker
 from ..settings import Settings, require
 from ..report.verdicts import contrast, judge, threshold_claim, weakest_in_each_cell
@@ -39,7 +39,7 @@ def last_fan(
     domain:str, # domain
 ) -> pd.DataFrame: # rows of `fan_rows`
     "The fan of the policy after the last round, on the next round's cases."
-    s, number = own_streams(p.s), p.s.hppo_rounds + 1
+    s, number = preference_settings(p.s), p.s.hppo_rounds + 1
     corpus = get_corpus(p.s, domain)
     policy = get_model(p.s, 'pareto_through', domain, -1)
     cases = training_cases(corpus, s.hppo_cases, s, 'hppo', number)

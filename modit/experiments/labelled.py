@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from .lib.fewer import PART, by_lot, lot, of_fewer, prefer_fewer
-from ..run.pipeline import get_corpus, get_history, get_model, get_pool, keep_run
-from ..run.pipeline import own_streams
+from ..run.pipeline import get_corpus, get_history, get_model, get_pool, save_run
+from ..run.pipeline import preference_settings
 from ..report.report import BLACK, LIGHT, Look, Table, by_method, legend_of, look
 from ..settings import Settings, override
 from ..report.verdicts import contrast, contrasts, judge, split_panels
@@ -31,7 +31,7 @@ def make_fewer(
 ):
     "An off-policy round on as many cases of fewer patterns."
     sft, corpus = get_model(s, 'sft', domain), get_corpus(s, domain)
-    keep_run(path, prefer_fewer(sft, corpus, own_streams(s), get_pool(s, domain)))
+    save_run(path, prefer_fewer(sft, corpus, preference_settings(s), get_pool(s, domain)))
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c010
 READS = ('main',)
@@ -56,7 +56,7 @@ def seen_patterns(
 ) -> np.ndarray: # of pattern numbers
     "The patterns of the cases that a round sees."
     pool = get_pool(s, domain)
-    if stage == 'fewer': pool = of_fewer(pool, lot(own_streams(s), domain))
+    if stage == 'fewer': pool = of_fewer(pool, lot(preference_settings(s), domain))
     return np.unique(pool.cases.pattern)
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c012

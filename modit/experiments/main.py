@@ -2,9 +2,9 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'MINE', 'METRICS', 'APPENDIX', 'VARIANT_ROWS', 'STAGES', 'LADDER', 'SHOWN', 'SPLIT_MARKS',
-           'answers_of', 'curve', 'curves_of', 'left_out', 'run', 'cell_means', 'variant_caption', 'marginal',
-           'appendix', 'table', 'draw_frontier', 'plot', 'same_highest', 'smallest_on_new_patterns', 'near_half',
-           'share_of', 'ladder_claims', 'margin_share', 'claims']
+           'answers_of', 'curve', 'get_losses', 'curves_of', 'left_out', 'run', 'cell_means', 'variant_caption',
+           'marginal', 'appendix', 'table', 'draw_frontier', 'plot', 'same_highest', 'smallest_on_new_patterns',
+           'near_half', 'share_of', 'ladder_claims', 'margin_share', 'claims']
 
 # %% ../../nbs/experiments/320_main.ipynb #c004
 from functools import lru_cache
@@ -18,11 +18,11 @@ from scipy.stats import binomtest
 from ..evaluation import average_pool, protocol_counts, sample_cases
 from ..variants import VARIANTS
 from ..metrics import left_out_auc
-from ..run.pipeline import get_corpus, get_history, get_losses, get_model
+from ..run.pipeline import get_corpus, get_history, get_model, get_rows, make_stage
 from ..report.report import GREY, LIGHT, Look, Table, best_variants, by_method, legend_of, look, ring
 from ..report.report import scored, with_hppo
 from ..report.stats import paired_bootstrap, resample_counts
-from ..store import stream
+from ..store import load_arrays, stream
 from ..report.verdicts import and_also, contrast, judge, threshold_claim, weakest_in_each_cell
 from ..run.page import Page
 from ..settings import Settings
@@ -56,6 +56,18 @@ def curve(
     parts = np.array_split(np.asarray(losses), min(most, len(losses)))
     ends = np.cumsum([len(x) for x in parts])
     return pd.DataFrame(dict(stage=stage, domain=domain, step=ends, loss=[x.mean() for x in parts]))
+
+# %% ../../nbs/experiments/320_main.ipynb #c054
+def get_losses(
+    s:Settings,  # of the run
+    stage:str,   # a supervised stage or a preference variant
+    domain=None, # for stages of one domain
+) -> list:       # a number an optimiser step
+    "Training curve of a stage; that of a preference run goes through its rounds."
+    if stage not in VARIANTS: return load_arrays(make_stage(s, stage, domain))[1]['losses']
+    rows = get_rows(s, domain, stage)
+    if VARIANTS[stage].rounds == 1: return rows[0].get('losses', [])
+    return [loss for row in rows for loss in row.get('losses', [])]
 
 # %% ../../nbs/experiments/320_main.ipynb #c012
 def curves_of(

@@ -2,11 +2,12 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'REWARDS', 'COLUMNS', 'KNOB', 'mean_cosine', 'duplicated', 'cosines_of', 'collapse',
-           'long_run', 'departures', 'kept_round', 'departed', 'tolerances', 'filtered', 'knob', 'run', 'paid',
-           'columns', 'table', 'pairs_of', 'draw_departures', 'draw_knob', 'plot', 'collapsed', 'knob_moves',
-           'most_ragged', 'stays_at_sft', 'claims']
+           'long_off_policy', 'long_run', 'departures', 'kept_round', 'departed', 'tolerances', 'filtered', 'knob',
+           'run', 'paid', 'columns', 'table', 'pairs_of', 'draw_departures', 'draw_knob', 'plot', 'collapsed',
+           'knob_moves', 'most_ragged', 'stays_at_sft', 'claims']
 
 # %% ../../nbs/experiments/430_negative.ipynb #c004
+from dataclasses import replace
 from itertools import pairwise
 
 import matplotlib.pyplot as plt
@@ -15,7 +16,7 @@ import pandas as pd
 
 from ..candidates import fan_candidates
 from ..evaluation import sample_cases
-from ..run.pipeline import get_corpus, get_history, get_model, long_off_policy
+from ..run.pipeline import get_corpus, get_history, get_model
 from ..report.report import BLUE, LIGHT, ORANGE, Look, Table, by_method, legend_of, look, whisker
 from ..settings import Settings, override, require
 from ..report.stats import holm, paired_bootstrap
@@ -70,6 +71,14 @@ def collapse(
     asked = p.domains if 'domains' in p.changed else p.s.domains
     return pd.concat([cosines_of(p.s, name, stage) for name in asked for stage in ('sft', 'pareto')],
                      ignore_index=True)
+
+# %% ../../nbs/experiments/430_negative.ipynb #c056
+def long_off_policy(
+    s:Settings, # off_policy_steps
+) -> Settings:  # whose off-policy run is longer
+    "The off-policy run to 16 times its first saved step, with dense checkpoints (fig:drift)."
+    first = s.off_policy_steps[0]
+    return replace(s, off_policy_steps=tuple(first*n for n in (1, 2, 3, 4, 6, 8, 12, 16)))
 
 # %% ../../nbs/experiments/430_negative.ipynb #c015
 def long_run(

@@ -28,7 +28,7 @@ def _json(option, text): # what was typed -> names and values
 # %% ../../nbs/run/270_command.ipynb #c011
 def _stages(stage, variant): # names in the table of stages
     from modit.variants import VARIANTS
-    from modit.run.pipeline import STAGES
+    from modit.run.stages import STAGES
     plain = ', '.join(name for name in STAGES if name not in VARIANTS)
     require(stage in (*STAGES, 'hppo'), f'stage {stage!r} is unknown; use one of {plain}, hppo')
     unknown = f'variant {variant!r} is unknown; use one of {", ".join(VARIANTS)}, all'
@@ -127,7 +127,8 @@ def _stage(
     stages = _stages(stage, variant)
     from modit.run.shards import cut, wanted_shards
     if asked: wanted_shards(len(cut(s.hppo_cases, shards)), shard)
-    from modit.run.pipeline import check_stage, make_shard, make_stage
+    from modit.run.pipeline import make_shard, make_stage
+    from modit.run.stages import check_stage
     own = check_stage(s, stages[0], domain) == domain
     require(own, f'stage {stage} is one for all domains; leave {domain} away')
     part = shard and f'shard {shard} of {shards}'

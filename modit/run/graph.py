@@ -21,7 +21,8 @@ from ..variants import VARIANTS
 from .notebooks import executed_path, experiment_path, experiments, exported_code
 from .notebooks import page_constant, run_marker, steady_environment
 from .page import LEDGER, owner_of, redraw_page, results_folder, settings_of
-from .pipeline import stage_path, stages_of, working
+from .pipeline import work_folder
+from .stages import stage_path, stages_of
 from ..report.report import read_reported
 from ..settings import Settings, load_settings, repo_root
 from .shards import cut, shard_file
@@ -98,7 +99,7 @@ def pool_jobs(
     shards:int,  # jobs that label it
 ) -> list:       # of Job, the last of them joins
     "The processes that label a pool in shards; raises `ValueError` for a number that cannot be."
-    whole, folder = stage_job(s, 'pool', domain), working(stage_path(s, 'pool', domain))
+    whole, folder = stage_job(s, 'pool', domain), work_folder(stage_path(s, 'pool', domain))
     if s.scorers and s.of('scorers', domain) != 'column': shards = 1
     parts = []
     for number in range(1, len(cut(s.hppo_cases, shards)) + 1):

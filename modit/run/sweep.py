@@ -22,7 +22,7 @@ from .graph import pages_before, snakemake, stage_jobs, takes_models
 from .notebooks import check_parameters, executed_path, experiment_path, exported_code
 from .notebooks import notebook_parameters, page_constant, run_marker, short_name, unknown_parameter
 from .page import Page, open_page
-from .pipeline import STAGES
+from .stages import STAGES
 from ..report.report import legend_of, look, save_figure, whisker, write_table
 from ..settings import Settings, load_settings, parse_value, repo_root, require
 from ..report.stats import cluster_bootstrap

@@ -21,7 +21,8 @@ from ..baselines import GRIDS, steer
 from ..evaluation import average_pool, sample_cases, score_cases, serve
 from ..data.folder import find_folder
 from .headroom import FEW, in_patterns, settings_of
-from ..run.pipeline import check_stage, get_corpus, get_domain, make_stage, stage_path
+from ..run.pipeline import get_corpus, get_domain, make_stage
+from ..run.stages import check_stage, stage_path
 from .retriever import Retriever, find_items, free_for_model, stored_retriever
 from ..settings import override, require
 from ..report.stats import Interval, cluster_interval

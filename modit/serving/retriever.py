@@ -25,7 +25,8 @@ from ..data.folder import read_folder
 from ..model import MODiT, new_model
 from ..ordering import Cases, by_pattern, order_sequences
 from ..patterns import ROLES, nearest_centroid
-from ..run.pipeline import get_corpus, get_domain, get_model, stage_key
+from ..run.pipeline import get_corpus, get_domain, get_model
+from ..run.stages import stage_key
 from ..retrieval import check_embeddings
 from ..settings import PER_DOMAIN, Settings, check_settings, parse_value, require
 from ..sphere import normalize

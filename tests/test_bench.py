@@ -13,19 +13,23 @@ import pandas as pd
 import pytest
 import torch
 
-from conftest import ROOT, environment
-from modit.cost import growth, race
+from conftest import ROOT, definitions_of, environment
 from modit.flow import generate
-from modit.cost.growth import Point, Sizes, along, exponent, exponents, grow, points_of, read_growth
 from modit.model import init_zero_layers, new_model
 from modit.pretrain import continuation_loss, continuation_rows
-from modit.cost.race import (BOUND, behind, by_scipy, draw_race, generate_plainly, interleaved, one_sequence,
-                        race_row)
+from modit.report.stats import bootstrap_contrasts, resample_counts
 from modit.retrieval import VectorIndex
 from modit.settings import load_settings
 from modit.sphere import sample_sphere
-from modit.report.stats import bootstrap_contrasts, resample_counts
 from modit.store import stream
+
+race = definitions_of(ROOT/'nbs'/'cost'/'262_race.ipynb')
+growth = definitions_of(ROOT/'nbs'/'cost'/'264_growth.ipynb')
+BOUND, behind, by_scipy, draw_race = race.BOUND, race.behind, race.by_scipy, race.draw_race
+generate_plainly, interleaved = race.generate_plainly, race.interleaved
+one_sequence, race_row = race.one_sequence, race.race_row
+Point, Sizes, along, exponent = growth.Point, growth.Sizes, growth.along, growth.exponent
+exponents, grow, points_of, read_growth = growth.exponents, growth.grow, growth.points_of, growth.read_growth
 
 S = load_settings('smoke')
 RNG = stream(0, 'bench tests')
@@ -151,10 +155,13 @@ def test_exponents_of_made_up_growth_are_recovered(tmp_path):
 
 
 KILLED = """
-import time
+import sys, time
 from pathlib import Path
-from modit.cost.growth import Point, grow
+sys.path.insert(0, 'tests')
+from conftest import ROOT, definitions_of
 from modit.settings import load_settings
+growth = definitions_of(ROOT/'nbs'/'cost'/'264_growth.ipynb')
+Point, grow = growth.Point, growth.grow
 def measure(point, s):
     if point.items == 300: time.sleep(600)
     return [dict(work='a query', seconds=1, memory_mb=1)]
@@ -183,7 +190,7 @@ def test_a_point_has_a_process_and_a_memory_of_its_own():
     held = np.ones(2**26)                                            # half a gigabyte, here
     row, = growth.measure_apart(Point('generation', 0, 8, 6), S)
     assert 0 < row['memory_mb'] < held.nbytes/2**20/2 and row['seconds'] > 0
-    with pytest.raises(ValueError, match="Point.*case='nothing'.*status 1.*unknown.*is kept$"):
+    with pytest.raises(ValueError, match="Point.*case='nothing'.*unknown.*is kept$"):
         growth.measure_apart(Point('nothing'), S)
 
 
@@ -197,7 +204,7 @@ def test_a_file_that_cannot_go_on_is_refused(tmp_path, text, said):
 def test_a_file_of_another_machine_is_refused(tmp_path):
     path = tmp_path/'growth.csv'
     grow([Point('flat', 100)], S, path, power)
-    path.write_text(path.read_text().replace(race.processor(), 'Another'))
+    path.write_text(path.read_text().replace(growth.PROCESSOR, 'Another'))
     with pytest.raises(ValueError, match='growth.csv is of Another, this is .*--fresh$'): read_growth(path)
 
 

@@ -13,9 +13,9 @@ from typing import Annotated
 
 from fastcore.script import anno_parser
 
-from .notebooks import run_notebook, steady_environment
+from .notebooks import execute, run_notebook, steady_environment
 from ..settings import load_settings, repo_root, require
-from ..store import atomic_write
+from ..store import atomic_write, runs_dir
 
 # %% ../../nbs/run/270_command.ipynb #c005
 def _json(option, text): # what was typed -> names and values
@@ -208,10 +208,10 @@ def _bench(
     s = load_settings(profile)
     require(not (race and growth), '--race and --growth are two runs; give one of them')
     if race or growth:
-        from modit.cost.growth import exponents, write_growth
-        from modit.cost.race import write_race
-        print((write_race(s) if race else exponents(write_growth(s))).to_string(index=False))
-        return
+        page = '262_race.ipynb' if race else '264_growth.ipynb'
+        out = runs_dir()/profile/'notebooks'/page
+        execute(repo_root()/'nbs'/'cost'/page, out, dict(profile=profile, size='full'))
+        return print(out)
     from modit.cost.bench import bench
     table = bench(s)
     text = table.to_csv(index=False, float_format='%.4g', lineterminator='\n')

@@ -7,12 +7,11 @@ __all__ = ['READS', 'SCORES', 'RIVALS', 'ORACLES', 'SHOWN', 'CLAIMS', 'grids_of'
 # %% ../../nbs/experiments/440_baselines.ipynb #c004
 import pandas as pd
 
-from ..baselines import GRIDS, attribute_only, filtered_neighbours, fit_ridge_map
-from ..baselines import pattern_direction, ridge_map, rocchio, steer
-from ..evaluation import average_pool, sample_cases
+from ..baselines import BASELINES, GRIDS, attribute_only, filtered_neighbours
+from ..evaluation import sample_cases
 from ..run.pipeline import get_corpus
-from ..report.report import Table, beside_rivals, by_method, look
-from ..settings import require
+from ..report.report import METHODS, Table, add_looks, beside_rivals, by_method, look
+from ..settings import Settings, require
 from ..report.verdicts import contrast, contrasts, judge, split_panels
 
 # %% ../../nbs/experiments/440_baselines.ipynb #c007
@@ -29,16 +28,11 @@ def grids_of(
 
 # %% ../../nbs/experiments/440_baselines.ipynb #c010
 def tunable(
-    corpus, # Corpus
-    s,      # Settings
-) -> dict:  # method -> function from Cases and a value to queries (n, d)
+    corpus,     # Corpus
+    s:Settings, # of the run
+) -> dict:      # method -> function from Cases and a value to queries (n, d)
     "Every method that has a constant."
-    predict = fit_ridge_map(corpus, s)
-    def probe(cases, value): return steer(average_pool(corpus, cases), corpus, value)
-    def feedback(cases, value): return rocchio(corpus, cases, s, value)
-    def mapped(cases, value): return ridge_map(predict, corpus, cases, value)
-    def oracle(cases, value): return pattern_direction(corpus, cases, value)
-    return dict(probe=probe, rocchio=feedback, ridge_map=mapped, pattern_direction=oracle)
+    return {method: baseline.prepare(corpus, s) for method, baseline in BASELINES.items()}
 
 # %% ../../nbs/experiments/440_baselines.ipynb #c012
 def filtered(
@@ -62,7 +56,8 @@ def run(
     p, # Page: grids
 ) -> dict: # baselines: per-case scores, with the chosen value of each method and its validation Joint
     "Choose constants on validation and score every baseline."
-    rows, grids = [], grids_of(p)
+    rows = []
+    grids = grids_of(p)
     for name in p.domains:
         corpus = get_corpus(p.s, name)
         def alone(cases, corpus=corpus): return attribute_only(corpus, cases)
@@ -73,8 +68,10 @@ def run(
     return dict(baselines=pd.concat(rows, ignore_index=True))
 
 # %% ../../nbs/experiments/440_baselines.ipynb #c018
-RIVALS = ('average', 'sft', 'hppo', 'attribute_only', 'rocchio', 'ridge_map', 'probe')
-ORACLES = ('pattern_direction', 'filtered')
+_TUNED = [x for x in BASELINES if x != 'probe' and not BASELINES[x].oracle]
+RIVALS = ('average', 'sft', 'hppo', 'attribute_only', *_TUNED, 'probe') # the probe last: it is the strongest
+ORACLES = (*[x for x in BASELINES if BASELINES[x].oracle], 'filtered')
+add_looks({x: (b.label, 'grey', 'o') for x, b in BASELINES.items() if x not in METHODS})
 
 def beside_main(scores): return beside_rivals(scores, 'baselines', RIVALS, ()) # and what the main table has
 
@@ -84,20 +81,24 @@ def table(
     p,      # Page
 ) -> dict:  # label -> Table
     "Joint of every baseline (tab:baselines, ours)."
-    columns = (*RIVALS, *ORACLES)
+    cases = beside_main(scores)
+    columns = [method for method in (*RIVALS, *ORACLES) if method in set(cases.method)]
     caption = 'Joint (percent); the last two columns are oracles that use true labels.'
-    return {'tab-baselines': Table(by_method(beside_main(scores), columns), caption, columns)}
+    return {'tab-baselines': Table(by_method(cases, columns), caption, columns)}
 
 # %% ../../nbs/experiments/440_baselines.ipynb #c027
-SHOWN = ('average', 'sft', 'rocchio', 'ridge_map', 'probe')
+SHOWN = ('average', 'sft', *_TUNED, 'probe')
 
 def plot(
     scores, # of `run`, with those of the main experiment
     p,      # Page
 ) -> dict:  # label -> Figure
     "Joint of the baselines minus that of HPPO, with intervals (fig:baselines, ours)."
-    rows = contrasts(beside_main(scores), [(method, 'hppo') for method in SHOWN], p.s)
-    ylabel, marks = 'Joint, … minus HPPO\n(points)', {method: look(method) for method in SHOWN}
+    cases = beside_main(scores)
+    shown = [method for method in SHOWN if method in set(cases.method)]
+    rows = contrasts(cases, [(method, 'hppo') for method in shown], p.s)
+    ylabel = 'Joint, … minus HPPO\n(points)'
+    marks = {method: look(method) for method in shown}
     return {'fig-baselines': split_panels(rows, p.domains, p.splits, ylabel, marks)}
 
 # %% ../../nbs/experiments/440_baselines.ipynb #c030

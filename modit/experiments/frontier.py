@@ -120,8 +120,8 @@ def curves(
     "The scores with the ends of the dials, and with HPPO."
     rows = pd.concat([scores['frontier'], scores['told_dial']], ignore_index=True)
     start = rows[rows.kind == 'average']
-    hppo = rows[rows.kind == rows.domain.map(best_variants(scores['validation']))].assign(kind='hppo')
-    return pd.concat([rows, hppo, *(start.assign(kind=kind) for kind in STEPPED)], ignore_index=True)
+    best = rows[rows.kind == rows.domain.map(best_variants(scores['validation']))].assign(kind='hppo')
+    return pd.concat([rows, best, *(start.assign(kind=kind) for kind in STEPPED)], ignore_index=True)
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c027
 COLUMNS = ('average', *STEPPED, *STOPPED, *THROUGH, 'hppo')

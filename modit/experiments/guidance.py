@@ -195,9 +195,9 @@ def calibration(
     "The three parts of the claim in every cell of the HPPO policy."
     hppo, rows = cases[cases.policy == 'hppo'], []
     fan = [x for x in s.guidance_scales if x != 1]
-    above = weakest_in_each_cell(*(contrast(hppo, at('hppo', x), at('hppo', 1), s) for x in fan))
+    above = weakest_in_each_cell(*(contrast(served, at('hppo', x), at('hppo', 1), s) for x in fan))
     worst = above.set_index(['domain', 'split']).verdict
-    for (domain, split), cell in hppo.groupby(['domain', 'split']):
+    for (domain, split), cell in served.groupby(['domain', 'split']):
         best = cell.groupby('scale').joint.mean()[list(s.guidance_scales)].idxmax()
         row = dict(domain=domain, split=split, one_is_worst=worst[domain, split], best=best)
         rows.append(row | cost_of_default(cell, s))

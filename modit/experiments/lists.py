@@ -51,9 +51,9 @@ def answers(
     step = simple.value['probe', corpus.name, split].iloc[0] # the same for all cases
     model = get_model(p.s, best_variants(scores['validation'])[corpus.name], corpus.name)
     def probe(cases): return steer(average_pool(corpus, cases), corpus, step)
-    def hppo(cases): return serve(model, corpus, cases, p.s)
+    def policy(cases): return serve(model, corpus, cases, p.s)
     def average(cases): return average_pool(corpus, cases)
-    return dict(average=average, probe=probe, hppo=hppo)
+    return dict(average=average, probe=probe, hppo=policy)
 
 # %% ../../nbs/experiments/485_lists.ipynb #c011
 def marked_items(

@@ -13,7 +13,7 @@ import pytest
 
 from conftest import ROOT, environment
 from modit.index import engines, milvus
-from modit.index.audit import audit, audit_labels, refuse_labels, winner_changed
+from modit.index.audit import _refuse_labels, _winner_changed, audit, audit_labels
 from modit.candidates import label_pool
 from modit.serving.catalogue import OneQuery, make_catalogue
 from modit.index.milvus import MilvusIndex
@@ -136,18 +136,18 @@ def test_lists_on_disk_are_kept_and_a_damaged_file_is_made_again(tmp_path):
         for damage in (whole[:100], b''):
             (kept/name).unlink()
             (kept/name).write_bytes(damage)
-            assert engines.open_lists(kept, len(ITEMS)) is None
+            assert engines._open_lists(kept, len(ITEMS)) is None
             assert np.array_equal(engines.disk_index(ITEMS, tmp_path).search(QUERIES, 5)[1], found)
     (kept/'index.lists').unlink()
-    assert engines.open_lists(kept, len(ITEMS)) is None
+    assert engines._open_lists(kept, len(ITEMS)) is None
     assert np.array_equal(engines.disk_index(ITEMS, tmp_path).search(QUERIES, 5)[1], found)
 
 
 def test_chunks_do_not_change_the_lists(tmp_path):
     found = []
     for size in (700, 5000):
-        engines.write_lists(ITEMS, tmp_path/str(size), size)
-        found.append(engines.open_lists(tmp_path/str(size), len(ITEMS)).search(QUERIES, 9))
+        engines._write_lists(ITEMS, tmp_path/str(size), size)
+        found.append(engines._open_lists(tmp_path/str(size), len(ITEMS)).search(QUERIES, 9))
     assert np.array_equal(found[0][1], found[1][1]) and np.array_equal(found[0][0], found[1][0])
 
 
@@ -200,12 +200,12 @@ class Faulty:
 
 @needs_milvus
 def test_a_dropped_connection_loses_nothing_and_writes_nothing_twice(tmp_path, monkeypatch):
-    real, made, few = milvus.open_client, [], ITEMS[:500]
+    real, made, few = milvus._open_client, [], ITEMS[:500]
     def shaky(before, after):
         def open_client(uri, timeout):
             made.append(Faulty(real(uri, timeout), before, after))
             return made[-1]
-        monkeypatch.setattr(milvus, 'open_client', open_client)
+        monkeypatch.setattr(milvus, '_open_client', open_client)
     uri = str(tmp_path/'faults.db')
     shaky(range(4, 99), ())                     # two batches, then nothing more
     with pytest.raises(ConnectionError, match='rows 200 to 300 failed 2 times .*nothing is lost') as refused:
@@ -231,7 +231,7 @@ from test_backends import ITEMS
 def kill(): os.kill(os.getpid(), signal.SIGKILL)
 
 def inserts(when):
-    real, calls = milvus.open_client, []
+    real, calls = milvus._open_client, []
     def open_client(uri, timeout):
         client = real(uri, timeout)
         upsert = client.upsert
@@ -244,7 +244,7 @@ def inserts(when):
             kill()
         client.upsert = second_kills
         return client
-    milvus.open_client = open_client
+    milvus._open_client = open_client
     milvus.MilvusIndex(ITEMS[:700], sys.argv[1], batch=100)
 
 for when in ('before', 'during', 'after'):
@@ -330,7 +330,7 @@ def test_audit_measures_what_an_index_misses(labelled):
     assert np.isclose(table.joint, abs(joint(ids) - joint(exact)).mean())
     assert np.isclose(table.bias, (joint(ids) - joint(exact)).mean())
     both = joint(ids).reshape(-1, 3), joint(exact).reshape(-1, 3)
-    assert np.isclose(table.winners, winner_changed(*both).mean())
+    assert np.isclose(table.winners, _winner_changed(*both).mean())
     hits = [len({*a} & {*b})/s.k for a, b in zip(ids.tolist(), exact.tolist(), strict=True)]
     assert np.isclose(table.found, np.mean(hits)) and table.queries == 90
 
@@ -348,7 +348,7 @@ def test_poor_labels_are_refused_unless_asked_for(labelled, monkeypatch):
     assert label(propose, poor, cases, s).joint.shape == (30, 3)
     monkeypatch.delenv('MODIT_LABELS')
     audit_labels(corpus, cases, families, s.k)
-    refuse_labels(audit(corpus, cases, families, s.k))
+    _refuse_labels(audit(corpus, cases, families, s.k))
     same = label_pool(corpus, cases, families, s.k)
     flat = label_pool(replace(corpus, index_kind='flat'), cases, families, s.k)
     assert abs(same.joint - flat.joint).mean() < .005

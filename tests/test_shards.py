@@ -236,8 +236,8 @@ def server(monkeypatch):
     def open_client(uri, timeout):
         if not made.up: raise made.error
         return made
-    monkeypatch.setattr(milvus, 'open_client', open_client)
-    monkeypatch.setattr(milvus, 'make_collection', lambda *_, **__: None)
+    monkeypatch.setattr(milvus, '_open_client', open_client)
+    monkeypatch.setattr(milvus, '_make_collection', lambda *_, **__: None)
     monkeypatch.setattr(milvus.time, 'sleep', pauses.append)
     return made, pauses
 

@@ -137,7 +137,7 @@ main(['stage', *sys.argv[1:], '--profile', 'smoke'])
 
 @pytest.mark.parametrize('words, said', [
     (['pretrained'], 'pretrain: loss is nan at step 2; lower the learning rate'),
-    (['sft'], 'stage sft needs a domain, one of D1 D2 D3 D4')])
+    (['sft'], 'stage sft needs one of the domains D1, D2, D3, D4, got None')])
 def test_what_is_wrong_with_one_stops_all_in_one_line(tmp_path, words, said):
     script = tmp_path/'bad.py'
     script.write_text(BAD)

@@ -10,12 +10,11 @@ from itertools import product
 
 import pandas as pd
 
-from ..baselines import steer
+from ..baselines import along_own, check_shares, own_directions, steer, steered_policy
 from ..evaluation import average_pool
 from ..run.pipeline import get_corpus, get_model
 from ..report.report import Table, beside_rivals, best_variants, by_method, look
 from ..settings import require
-from ..steering import along_own, check_shares, own_directions, steered_policy
 from ..report.verdicts import contrast, contrasts, judge, split_panels, weakest_in_each_cell
 from ..run.page import Page
 

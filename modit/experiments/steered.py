@@ -11,10 +11,10 @@ from itertools import product
 import matplotlib.pyplot as plt
 import pandas as pd
 
+from ..baselines import check_shares, steered_policy
 from ..run.pipeline import get_corpus, get_model
 from ..report.report import VERDICTS, Table, beside_rivals, best_variants, by_method, legend_of, look
 from ..report.report import whisker
-from ..steering import check_shares, steered_policy
 from ..report.verdicts import contrast, judge, weakest_in_each_cell
 from ..run.page import Page
 from ..settings import Settings

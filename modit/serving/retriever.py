@@ -197,7 +197,7 @@ def moved(
     step=0.,  # length along the predictor's weights
     own=0.,   # length along the seeds' own direction
 ) -> np.ndarray: # (d,) unit
-    "A query moved as page steering moves it; raises `ValueError` for a share or a length that is none."
+    "A query moved as on page baselines; raises `ValueError` for a share or a length that is none."
     require(0 <= share <= 1, f'share {share!r} is out of range; give a number from 0 to 1')
     fine = np.isfinite([step, own]).all()
     require(fine, f'step {step!r} and own {own!r} have to be finite numbers')

@@ -14,7 +14,7 @@ where it is explained and checked. An experiment exports `run`, `table`, `plot` 
 SETTINGS = """# Every setting
 
 From `settings.ini`. The *source* is the place in the paper; "ours" marks what the paper does not say.
-[settings](/nbs/000_settings.ipynb) reads and checks them; `load_settings('mini', k=20)` overrides.
+[settings](/nbs/002_settings.ipynb) reads and checks them; `load_settings('mini', k=20)` overrides.
 """
 
 

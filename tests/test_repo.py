@@ -77,8 +77,8 @@ def test_no_file_that_is_read_can_run_code():
 
 # ---- the method stands alone
 CORE = """
-settings store sphere retrieval metrics density patterns ordering block model flow training evaluation
-pretrain cpt sft candidates pairs preference variants rounds
+vocabulary settings store sphere retrieval metrics density patterns ordering block model flow training
+evaluation pretrain cpt sft candidates pairs preference variants rounds
 """.split()
 
 
@@ -118,13 +118,13 @@ def test_settings_keys_are_the_fields():
 
 
 def test_every_setting_is_read_somewhere():
-    text = ''.join(code(n) for n in NOTEBOOKS if n.stem != '000_settings')
+    text = ''.join(code(n) for n in NOTEBOOKS if n.stem not in ('000_vocabulary', '002_settings'))
     unread = [f.name for f in fields(Settings) if not re.search(rf'\b{f.name}\b', text)]
     assert not unread, f'settings that nothing reads: {unread}'
 
 
 def test_the_list_of_words_names_every_profile():
-    words = json.loads((ROOT/'nbs'/'000_settings.ipynb').read_text())['cells'][3]['source']
+    words = json.loads((ROOT/'nbs'/'000_vocabulary.ipynb').read_text())['cells'][3]['source']
     (row,) = [line for line in words if line.startswith('| profile |')]
     assert set(re.findall(r'`(\w+)`', row)) == set(read_profiles().sections())
 

@@ -205,7 +205,7 @@ Each row has what the paper says, what is done here at profile `{profile}`, why,
 measured, explain or hold it. A list with slashes has one value a domain. {page} writes this text; its \
 numbers are read from the settings, the code and the committed scores. The paper's data are private, so \
 values of Joint cannot be compared with the paper's; directions can. The words, D1 to D4 and CPT among \
-them, are explained in [settings](../nbs/000_settings.ipynb).
+them, are explained in [vocabulary](../nbs/000_vocabulary.ipynb).
 """
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c051

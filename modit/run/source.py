@@ -108,7 +108,7 @@ def modules_named(
 def named_in(module): return modules_named(module_file(module).read_text()) # anywhere in its source
 
 # %% ../../nbs/run/015_source.ipynb #c013
-NO_NUMBERS = ('settings', 'store') # modules that turn nothing into other numbers
+NO_NUMBERS = ('vocabulary', 'settings', 'store') # modules that turn nothing into other numbers
 
 @cache
 def stream_code() -> str: # of `store`

@@ -172,11 +172,7 @@ def before_reruns(everything):
     return results(everything)
 
 
-OTHER = dict(cases=20, domains=['D1'])  # values with which pages run again
-SEVERAL = ('480_reasons',)              # pages that have a question for each domain, and run on all
-
-
-def other(name): return dict(cases=20) if name in SEVERAL else OTHER
+OTHER = dict(cases=20, domains=['D1']) # values with which pages run again
 
 
 @pytest.fixture(scope='module')
@@ -187,16 +183,14 @@ def reruns(request, everything, before_reruns, tmp_path_factory):
     out = tmp_path_factory.mktemp('reruns')/f'{first}.ipynb'
     line = [f'nbs/experiments/{first}.ipynb', str(out), '-p', 'profile', 'smoke', '-p', 'cases', '20']
     papermill(everything, [*line, '-y', 'domains: [D1]'])
-    one, all_of_them = ([x for x in names if (x in SEVERAL) == several] for several in (False, True))
-    found = {first: ''} | said_in_forks(everything, one, **OTHER)
-    return found | (said_in_forks(everything, all_of_them, cases=20) if all_of_them else {})
+    return {first: ''} | said_in_forks(everything, names, **OTHER)
 
 
 @pytest.mark.parametrize('name', [name for name in experiments() if not is_ledger(name)])
 def test_a_page_with_another_value_leaves_the_committed_results(everything, before_reruns, reruns, name):
     assert not reruns[name], reruns[name]
     assert results(everything) == before_reruns
-    folder = everything/'figures'/'smoke'/'runs'/slug(open_page(name, profile='smoke', **other(name)).changed)
+    folder = everything/'figures'/'smoke'/'runs'/slug(open_page(name, profile='smoke', **OTHER).changed)
     scores = {p.name.removesuffix('.csv.gz') for p in folder.glob('cases/*.csv.gz')}
     assert set(page_constant(name, 'SCORES')) <= scores
     assert [p for p in folder.iterdir() if p.suffix in ('.csv', '.svg')], 'no table and no figure'

@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'SPLIT_LOOKS', 'draw_anchors', 'related_patterns', 'predictions', 'run', 'scores_of_splits',
-           'table', 'by_tenths', 'plot', 'share_above', 'auc_interval', 'strict_cells', 'claims']
+           'table', 'by_tenths', 'plot', 'share_above', 'auc_interval', 'strict_cells', 'claims', 'reasons']
 
 # %% ../../nbs/experiments/310_density.ipynb #c004
 import matplotlib.pyplot as plt
@@ -160,3 +160,16 @@ def claims(
 ) -> list:
     "C23, counted over domains and the two strict splits."
     return [judge('C23', strict_cells(scores['density'], p.s))]
+
+# %% ../../nbs/experiments/310_density.ipynb #y021
+def reasons(
+    scores, # of `run`
+    p:Page, # the run
+) -> dict:  # claim -> fields
+    "C23: patterns that are known."
+    rows = scores['density'].query('domain in ("D2", "D3") and split == "item-hash"')
+    if not len(rows): return {}
+    cells = rows.groupby('domain', sort=False)
+    known = pd.DataFrame({d: ranking_scores(x.predicted.values, x.density.values) for d, x in cells}).T
+    met = (known.auc2080 >= .88) & known.spearman.between(.53, .80) & (known.lift >= 8)
+    return dict(C23=dict(explained=not met.any(), auc=known.auc2080, lift=known.lift, domain=known.index))

@@ -2,7 +2,8 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'SPLIT_LOOKS', 'fan_rows', 'last_fan', 'all_fans', 'grid', 'at', 'served_at', 'serve_grid', 'run',
-           'draw_rounds', 'by_round', 'against_default', 'plot', 'table', 'cost_of_default', 'calibration', 'claims']
+           'draw_rounds', 'by_round', 'against_default', 'plot', 'table', 'cost_of_default', 'calibration', 'claims',
+           'reasons']
 
 # %% ../../nbs/experiments/390_guidance.ipynb #c004
 from functools import partial
@@ -193,11 +194,12 @@ def calibration(
     s:Settings, # of the run
 ) -> pd.DataFrame: # a row a cell
     "The three parts of the claim in every cell of the HPPO policy."
-    hppo, rows = cases[cases.policy == 'hppo'], []
+    hppo = cases[cases.policy == 'hppo']
+    rows = []
     fan = [x for x in s.guidance_scales if x != 1]
-    above = weakest_in_each_cell(*(contrast(served, at('hppo', x), at('hppo', 1), s) for x in fan))
+    above = weakest_in_each_cell(*(contrast(hppo, at('hppo', x), at('hppo', 1), s) for x in fan))
     worst = above.set_index(['domain', 'split']).verdict
-    for (domain, split), cell in served.groupby(['domain', 'split']):
+    for (domain, split), cell in hppo.groupby(['domain', 'split']):
         best = cell.groupby('scale').joint.mean()[list(s.guidance_scales)].idxmax()
         row = dict(domain=domain, split=split, one_is_worst=worst[domain, split], best=best)
         rows.append(row | cost_of_default(cell, s))
@@ -213,3 +215,13 @@ def claims(
     found = calibration(scores['guidance'], p.s)
     held = (found.one_is_worst == 'holds') & found.best.isin([2, 3]) & (found.estimate < .01)
     return [judge('C20', threshold_claim(found, held))]
+
+# %% ../../nbs/experiments/390_guidance.ipynb #y041
+def reasons(
+    scores, # of `run`
+    p:Page, # the run
+) -> dict:  # claim -> fields
+    "C20: the largest scale."
+    high, usual = max(p.s.guidance_scales), p.s.guidance_scale
+    top = contrast(scores['guidance'], f'hppo {high:g}', f'hppo {usual:g}', p.s).query('estimate > 0')
+    return dict(C20=dict(cells=len(top), high=high, usual=usual, lead=top.estimate))

@@ -4,7 +4,7 @@
 __all__ = ['READS', 'SCORES', 'LOOKS', 'REWARDS', 'COLUMNS', 'KNOB', 'mean_cosine', 'duplicated', 'cosines_of', 'collapse',
            'long_off_policy', 'long_run', 'departures', 'kept_round', 'departed', 'tolerances', 'filtered', 'knob',
            'run', 'paid', 'columns', 'table', 'pairs_of', 'draw_departures', 'draw_knob', 'plot', 'collapsed',
-           'knob_moves', 'most_ragged', 'stays_at_sft', 'claims']
+           'knob_moves', 'most_ragged', 'stays_at_sft', 'claims', 'reasons']
 
 # %% ../../nbs/experiments/430_negative.ipynb #c004
 from dataclasses import replace
@@ -16,6 +16,7 @@ import pandas as pd
 
 from ..candidates import fan_candidates
 from ..evaluation import sample_cases
+from .lib.evidence import both, chance
 from ..run.pipeline import get_corpus, get_history, get_model
 from ..report.report import BLUE, LIGHT, ORANGE, Look, Table, by_method, legend_of, look, whisker
 from ..settings import Settings, override, require
@@ -306,3 +307,15 @@ def claims(
         found.append(judge('C28', weakest_in_each_cell(*false)))
     found.append(judge('C29', contrast(cases, 'long', 'sft', p.s, side=-1)))
     return [*found, judge('C30', most_ragged(knob_moves(scores['negative_epsilon'], p)), 1)]
+
+# %% ../../nbs/experiments/430_negative.ipynb #y031
+def reasons(
+    scores, # of `run`
+    p:Page, # the run
+) -> dict:  # claim -> fields
+    "C29: a long run; C30: the tolerance as a knob."
+    swept = scores['negative_epsilon']
+    first, *others = [f'eps {x:g}' for x in sorted(swept.epsilon.unique())]
+    steps = pd.concat([contrast(swept, x, first, p.s, column) for x in others for column in ('attr', 'same')])
+    return dict(C29=dict(gain=both(scores['negative'], 'long', 'sft')),
+                C30=dict(large=chance(steps, .02), small=chance(steps, .005)))

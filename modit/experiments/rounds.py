@@ -3,11 +3,12 @@
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'KINDS', 'schedules', 'columns', 'policy_of', 'score_schedules', 'on_claimed', 'after',
            'rounds_of', 'score_rounds', 'run', 'paper_rows', 'filter_table', 'table', 'plot_schedules', 'plot_filter',
-           'plot', 'schedule_claims', 'claims']
+           'plot', 'schedule_claims', 'claims', 'schedule_reasons', 'reasons']
 
 # %% ../../nbs/experiments/360_rounds.ipynb #c004
 import pandas as pd
 
+from .lib.evidence import chance, gaps, mostly, paper_gap
 from .lib.panels import SPLIT_LOOKS, legend_of_splits, panels
 from ..run.page import Page
 from ..run.pipeline import get_corpus, get_history, get_model
@@ -198,3 +199,40 @@ def claims(
         lost = ends(d4, side=-1)
         found.append(judge('C15', threshold_claim(lost, lost.verdict != 'fails')))
     return found
+
+# %% ../../nbs/experiments/360_rounds.ipynb #y015
+def schedule_reasons(
+    cases,  # of the schedules, and the single round of the main table
+    p:Page, # the run
+) -> dict:  # claim -> fields
+    "C12 and C17: what would have been seen, and what iteration adds."
+    one, two, four = schedules(p.s)
+    iterated = contrast(cases, four, 'off_policy', p.s)
+    theirs = paper_gap(iterated, 'adaptive', 'off_policy')
+    table = read_reported('tab-rollout').pivot(index='split', columns='rounds', values='joint')
+    climbs = table.diff(axis=1).stack().dropna()
+    steps = chance(contrast(cases, two, one, p.s), climbs.mean())
+    held = gaps(cases, four, one)
+    return dict(C12=dict(paper=theirs, seen=chance(iterated, theirs), held=held),
+                C17=dict(paper=climbs, seen=steps, held=held))
+
+# %% ../../nbs/experiments/360_rounds.ipynb #y017
+def reasons(
+    scores, # of `run`, with those of the main experiment
+    p:Page, # the run
+) -> dict:  # claim -> fields
+    "C12 and C17; B08 and C13: what the filter trades; C14: how much drift there is."
+    rounds, cases, main = (scores[x].query('domain != "D4"') for x in ('rounds', 'filter', 'main'))
+    if not len(cases): return {}
+    once, last = ([f'Pareto {n}', f'Adaptive {n}'] for n in (1, p.s.hppo_rounds))
+    purer, lower = (contrast(cases, *once, p.s, column, side).query('split == "item"')
+                    for column, side in dict(same=1, attr=-1).items())
+    held = all(mostly(x.verdict == 'holds') for x in (purer, lower))
+    traded = dict(explained=held, same=purer.estimate, attr=lower.estimate)
+    paper = pd.concat([read_reported(f'tab-app{x}') for x in ('dc', 'dp', 'du')]).drop(columns='joint')
+    fell = contrast(main, 'off_policy', 'sft', p.s, 'same')
+    theirs = paper_gap(fell, 'off_policy', 'sft', paper.rename(columns=dict(same='joint')))
+    single = main[main.method == 'off_policy']
+    return schedule_reasons(pd.concat([rounds, single]), p) | dict(
+        B08=traded, C14=dict(fell=fell.estimate, paper=theirs),
+        C13=dict(traded, end=gaps(cases, *last, 'same'), paid=gaps(cases, *last)))

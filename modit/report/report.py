@@ -292,6 +292,7 @@ def scored(
     "Those of some methods that scores hold."
     return tuple(name for name in methods if (cases.method == name).any())
 
+# %% ../../nbs/report/200_report.ipynb #c048b
 def by_method(
     cases:pd.DataFrame, # per-case scores
     methods,            # columns, in order

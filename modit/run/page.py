@@ -316,18 +316,22 @@ def publish(
     write = give_reasons if 'why' in claims[0] else update_claims
     return show_claims(write(self.folder, claims))
 
-# %% ../../nbs/run/240_page.ipynb #c057
-def _unread(p): # scores of other pages that are not there
-    return [score for score in _read_by(p.name) if score in p.other(owner_of(score)).missing()]
+# %% ../../nbs/run/240_page.ipynb #c056b
+@patch
+def lacking(self:Page) -> list:
+    "Scores that it draws from and that are not there, its own and those of other pages."
+    others = [score for score in _read_by(self.name) if score in self.other(owner_of(score)).missing()]
+    return self.missing() + others
 
+# %% ../../nbs/run/240_page.ipynb #c057
 def redraw_page(
     name:str,      # of an experiment
     **parameters,  # of the page: profile and others
 ) -> list:         # labels of what was written, numbers of the claims
     "Publish a page's tables, figures and claims from its scores; raises `FileNotFoundError` without them."
     p = open_page(name, **parameters)
-    absent, where = ', '.join(p.missing() + _unread(p)), f'{p.folder}/cases'
-    if absent: raise FileNotFoundError(f'{p.name}: {where} lacks {absent}; run the experiment first')
+    absent = ', '.join(p.lacking())
+    if absent: raise FileNotFoundError(f'{p.name}: {p.folder}/cases lacks {absent}; run the experiment first')
     module = import_module(f'modit.experiments.{p.name}')
     scores = p.scores(module)
     tables, figures = module.table(scores, p), module.plot(scores, p)

@@ -16,7 +16,7 @@ from matplotlib.patches import Patch
 from matplotlib.text import Text
 
 from conftest import EXPERIMENTS
-from modit.report import report
+from modit.report import looks
 from modit.run.notebooks import page_constant
 from modit.run.page import LEDGER, open_page
 from modit.store import stream
@@ -147,7 +147,7 @@ def test_a_figure_is_the_same_however_often_it_was_drawn(tmp_path):
     first, shown = draw(), draw()
     for _ in range(3): FigureCanvasAgg(shown).draw()
     shown.draw_without_rendering()
-    for folder, figure in (('a', first), ('b', shown)): report.save_figure(tmp_path/folder, 'fig-x', figure)
+    for folder, figure in (('a', first), ('b', shown)): looks.save_figure(tmp_path/folder, 'fig-x', figure)
     for kind in ('svg', 'png'):
         assert (tmp_path/f'a/fig-x.{kind}').read_bytes() == (tmp_path/f'b/fig-x.{kind}').read_bytes()
 
@@ -199,7 +199,7 @@ def test_the_legend_shows_hppo_as_it_is_drawn(name):
         drawn = {mark_of(line) for ax in figure.axes for line in ax.get_lines()}
         legends = [*figure.legends, *filter(None, (ax.get_legend() for ax in figure.axes))]
         entries = [pair for x in legends for pair in zip(x.legend_handles, x.get_texts(), strict=True)]
-        called = [handle for handle, text in entries if text.get_text() == report.look('hppo').label]
+        called = [handle for handle, text in entries if text.get_text() == looks.look('hppo').label]
         for marker, face, size in [mark_of(handle) for handle in called if isinstance(handle, Line2D)]:
             near = [x for *same, x in drawn if same == [marker, face] and abs(x - size) <= 2]
             assert near, f'{label}: the legend has {marker} of {size:g} points, the picture {drawn}'
@@ -207,7 +207,7 @@ def test_the_legend_shows_hppo_as_it_is_drawn(name):
 
 @every_page
 def test_labels_are_for_people(name):
-    codes = {method for method, seen in report.METHODS.items() if seen.label != method and '_' in method}
+    codes = {method for method, seen in looks.METHODS.items() if seen.label != method and '_' in method}
     for label, figure in figures(name).items():
         words = {word for t in settled(figure)[0] for word in t.get_text().split()}
         assert not codes & words, f'{label}: names of the code: {codes & words}'

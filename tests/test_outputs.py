@@ -29,7 +29,7 @@ from PIL import Image
 
 from conftest import EXPERIMENTS, ROOT
 from modit.run import page, pipeline
-from modit.report import report
+from modit.report import looks
 from modit.run.notebooks import short_name
 from modit.report.verdicts import give_reasons, update_claims
 
@@ -46,7 +46,7 @@ def refuse(*stage, **more): raise AsksTheStore
 
 def drawn(folder, label, figure):
     "In the place of `save_figure`: a figure that was saved is shown with the layout it was saved with."
-    report._laid_out_anew(figure)
+    looks._laid_out_anew(figure)
     figure.savefig(io.BytesIO(), format='png', bbox_inches='tight')
 
 

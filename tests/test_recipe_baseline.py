@@ -20,7 +20,7 @@ DRAW = """
 from types import SimpleNamespace
 import pandas as pd
 from modit.experiments import baselines
-from modit.report.report import look
+from modit.report.looks import look
 from modit.settings import load_settings
 s = load_settings('mini')
 scores = {name: pd.read_csv(f'figures/mini/cases/{name}.csv.gz') for name in (*baselines.READS, 'baselines')}

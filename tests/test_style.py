@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from conftest import EXPERIMENTS, LIBRARY, ROOT, module_of
-from modit.report.report import METHODS, add_looks
+from modit.report.looks import METHODS, add_looks
 from modit.run.notebooks import notebook_parameters, page_constant
 from modit.run.page import LEDGER
 

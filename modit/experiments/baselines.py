@@ -10,7 +10,8 @@ import pandas as pd
 from ..baselines import BASELINES, GRIDS, attribute_only, filtered_neighbours
 from ..evaluation import sample_cases
 from ..run.pipeline import get_corpus
-from ..report.report import METHODS, Table, add_looks, beside_rivals, by_method, look
+from ..report.looks import METHODS, add_looks, look
+from ..report.report import Table, beside_rivals, by_method
 from ..settings import Settings, require
 from ..report.verdicts import contrast, contrasts, judge, split_panels
 

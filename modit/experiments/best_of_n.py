@@ -11,7 +11,8 @@ import pandas as pd
 from ..candidates import fan_candidates, static_candidates
 from ..evaluation import CASE_COLUMNS, protocol_counts, sample_cases, score_cases, serve
 from ..run.pipeline import get_corpus, get_model
-from ..report.report import Table, best_variants, by_method, look
+from ..report.looks import look
+from ..report.report import Table, best_variants, by_method
 from ..settings import Settings, require
 from ..report.stats import cluster_interval, paired_bootstrap
 from ..report.verdicts import contrast, contrasts, judge, split_panels, threshold_claim

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from ..report.report import VERDICTS, Table, legend_of, look, whisker, with_hppo
+from ..report.looks import VERDICTS, legend_of, look, whisker
+from ..report.report import Table, with_hppo
 from ..settings import override, require
 from ..report.stats import holm, resample_counts
 from ..store import stream

@@ -15,7 +15,8 @@ from ..evaluation import sample_cases, score_cases, serve, with_serving_scale
 from ..flow import guided_by
 from ..run.page import Page, check_choice
 from ..run.pipeline import get_corpus, get_history, get_model
-from ..report.report import BLUE, GREEN, ORANGE, VERMILLION, Look, Table, legend_of, look, whisker
+from ..report.looks import BLUE, GREEN, ORANGE, VERMILLION, Look, legend_of, look, whisker
+from ..report.report import Table
 from ..settings import override, require
 from ..sphere import normalize
 from ..report.verdicts import contrast

@@ -11,7 +11,8 @@ import pandas as pd
 from ..variants import VARIANTS
 from ..run.page import Page, check_choice
 from ..run.pipeline import get_corpus, get_history, get_model
-from ..report.report import Table, by_method, legend_of, look, read_reported
+from ..report.looks import legend_of, look
+from ..report.report import Table, by_method, read_reported
 from ..report.verdicts import contrast, judge, weakest_in_each_cell
 from ..settings import Settings
 

@@ -11,7 +11,8 @@ import textwrap
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from ..report.report import NOT_RUN, VERDICTS, Table, figures_dir, legend_of, ring
+from ..report.looks import NOT_RUN, VERDICTS, legend_of, ring
+from ..report.report import Table, figures_dir
 from ..settings import load_settings
 
 # %% ../../nbs/experiments/500_claims.ipynb #c007

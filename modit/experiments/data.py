@@ -12,7 +12,8 @@ import pandas as pd
 from ..evaluation import protocol_counts
 from ..patterns import ROLES
 from ..run.pipeline import get_corpus
-from ..report.report import BLUE, DARK, LIGHT, ORANGE, SKY, Table, read_reported
+from ..report.looks import BLUE, DARK, LIGHT, ORANGE, SKY
+from ..report.report import Table, read_reported
 from ..settings import Settings, load_settings
 from ..run.page import Page
 

@@ -12,7 +12,8 @@ from sklearn.cluster import KMeans
 
 from ..density import predict_out_of_group, ranking_scores, recall_density, validation_splits
 from ..run.pipeline import get_corpus
-from ..report.report import BLUE, GREY, SKY, Look, Table
+from ..report.looks import BLUE, GREY, SKY, Look
+from ..report.report import Table
 from ..store import stream
 from ..report.verdicts import judge, threshold_claim
 from ..run.page import Page

@@ -15,7 +15,8 @@ import pandas as pd
 from ..density import ranking_scores
 from ..rounds import PATIENCE, with_warmup
 from ..variants import VARIANTS
-from ..report.report import Table, look, read_reported
+from ..report.looks import look
+from ..report.report import Table, read_reported
 from ..settings import PER_DOMAIN, load_settings, repo_root
 from ..store import atomic_write
 from ..training import learning_rate

@@ -18,8 +18,9 @@ from ..block import attention_mask
 from ..ordering import training_cases
 from ..pairs import margin_pairs, pareto_filter
 from ..run.pipeline import get_corpus, get_model, get_pool
-from ..report.report import BLUE, DARK, GREY, LIGHT, ORANGE, PURPLE, VERMILLION
-from ..report.report import best_variants, look, ring, with_hppo
+from ..report.looks import BLUE, DARK, GREY, LIGHT, ORANGE, PURPLE, VERMILLION
+from ..report.looks import look, ring
+from ..report.report import best_variants, with_hppo
 from ..sphere import normalize
 from ..store import stream
 from ..report.verdicts import scores_by_method

@@ -18,7 +18,8 @@ from ..baselines import GRIDS, fit_ridge_map, ridge_map, rocchio, steer
 from ..evaluation import average_pool, serve, with_serving_scale
 from ..run.page import Page
 from ..run.pipeline import get_corpus, get_model, get_pool, save_model, preference_settings
-from ..report.report import Table, best_variants, look, ring
+from ..report.looks import look, ring
+from ..report.report import Table, best_variants
 from ..settings import Settings
 from ..report.verdicts import draw_differences, judge, weakest_in_each_cell
 

@@ -17,8 +17,10 @@ from matplotlib.patches import Patch
 
 from ..run.page import restricted, results_folder
 from ..run.replicate import SECOND
-from ..report.report import BLUE, DARK, LIGHT, VERMILLION, Look, Table
-from ..report.report import beside_rivals, legend_of, look, read_cases, read_reported, whisker
+from ..report.looks import BLUE, DARK, LIGHT, VERMILLION, Look
+from ..report.report import Table
+from ..report.looks import legend_of, look, whisker
+from ..report.report import beside_rivals, read_cases, read_reported
 from ..settings import override
 from ..report.verdicts import aside, contrasts
 

@@ -16,7 +16,8 @@ from ..candidates import fan_candidates, label_pool
 from ..evaluation import serve
 from ..ordering import training_cases
 from ..run.pipeline import get_corpus, get_model, get_rows, preference_settings
-from ..report.report import BLACK, Look, Table, best_variants, legend_of, whisker
+from ..report.looks import BLACK, Look, legend_of, whisker
+from ..report.report import Table, best_variants
 from ..settings import Settings, require
 from ..report.verdicts import contrast, judge, threshold_claim, weakest_in_each_cell
 from ..run.page import Page

@@ -8,7 +8,8 @@ import pandas as pd
 
 from ..run.page import Page, check_choice
 from ..run.pipeline import get_corpus, get_model
-from ..report.report import Table, by_method, look
+from ..report.looks import look
+from ..report.report import Table, by_method
 from ..settings import CHOICES, override
 from ..report.verdicts import contrast, contrasts, judge, split_panels, weakest_in_each_cell
 

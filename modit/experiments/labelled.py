@@ -13,7 +13,8 @@ from .lib.evidence import both, gaps, mostly
 from .lib.fewer import PART, by_lot, lot, of_fewer, prefer_fewer
 from ..run.pipeline import get_corpus, get_history, get_model, get_pool, save_run
 from ..run.pipeline import preference_settings
-from ..report.report import BLACK, LIGHT, Look, Table, by_method, legend_of, look
+from ..report.looks import BLACK, LIGHT, Look, legend_of, look
+from ..report.report import Table, by_method
 from ..settings import Settings, override
 from ..report.verdicts import contrast, contrasts, judge, split_panels
 from ..run.page import Page

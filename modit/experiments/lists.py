@@ -14,8 +14,10 @@ from ..baselines import steer
 from ..evaluation import average_pool, sample_cases, serve
 from ..data.folder import find_folder
 from ..run.pipeline import get_corpus, get_domain, get_model
-from ..report.report import BLACK, DARK, GREEN, GREY, ORANGE, Look, Table
-from ..report.report import beside_rivals, best_variants, legend_of, look, whisker
+from ..report.looks import BLACK, DARK, GREEN, GREY, ORANGE, Look
+from ..report.report import Table
+from ..report.looks import legend_of, look, whisker
+from ..report.report import beside_rivals, best_variants
 from ..retrieval import search
 from ..settings import Settings, require
 from ..report.verdicts import contrasts

@@ -19,7 +19,8 @@ from ..evaluation import average_pool, protocol_counts, sample_cases
 from ..variants import VARIANTS
 from ..metrics import left_out_auc
 from ..run.pipeline import get_corpus, get_history, get_model, get_rows, make_stage
-from ..report.report import GREY, LIGHT, Look, Table, best_variants, by_method, legend_of, look, ring
+from ..report.looks import GREY, LIGHT, Look, legend_of, look, ring
+from ..report.report import Table, best_variants, by_method
 from ..report.report import scored, with_hppo
 from ..report.stats import paired_bootstrap, resample_counts
 from ..store import load_arrays, stream

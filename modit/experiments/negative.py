@@ -18,7 +18,8 @@ from ..candidates import fan_candidates
 from ..evaluation import sample_cases
 from .lib.evidence import both, chance
 from ..run.pipeline import get_corpus, get_history, get_model
-from ..report.report import BLUE, LIGHT, ORANGE, Look, Table, by_method, legend_of, look, whisker
+from ..report.looks import BLUE, LIGHT, ORANGE, Look, legend_of, look, whisker
+from ..report.report import Table, by_method
 from ..settings import Settings, override, require
 from ..report.stats import holm, paired_bootstrap
 from ..report.verdicts import contrast, contrasts, draw_differences, judge, threshold_claim

@@ -9,7 +9,8 @@ import pandas as pd
 
 from ..evaluation import protocol_counts
 from ..run.pipeline import get_corpus, get_model
-from ..report.report import Table, by_method, look
+from ..report.looks import look
+from ..report.report import Table, by_method
 from ..settings import Settings, override
 from ..report.stats import paired_bootstrap
 from ..report.verdicts import contrast, contrasts, judge, split_panels, threshold_claim

@@ -13,7 +13,8 @@ import pandas as pd
 from ..baselines import along_own, check_shares, own_directions, steer, steered_policy
 from ..evaluation import average_pool
 from ..run.pipeline import get_corpus, get_model
-from ..report.report import Table, beside_rivals, best_variants, by_method, look
+from ..report.looks import look
+from ..report.report import Table, beside_rivals, best_variants, by_method
 from ..settings import require
 from ..report.verdicts import contrast, contrasts, judge, split_panels, weakest_in_each_cell
 from ..run.page import Page

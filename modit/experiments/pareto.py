@@ -11,7 +11,8 @@ import pandas as pd
 
 from ..variants import VARIANTS
 from ..run.pipeline import get_corpus, get_history, get_model
-from ..report.report import BLACK, ORANGE, SKY, Look, Table, by_method, legend_of, look, scored
+from ..report.looks import BLACK, ORANGE, SKY, Look, legend_of, look
+from ..report.report import Table, by_method, scored
 from ..settings import Settings, override, require
 from ..report.verdicts import contrast, contrasts, draw_differences, judge, weakest_in_each_cell
 from ..run.page import Page

@@ -10,7 +10,8 @@ import pandas as pd
 
 from ..run.page import read_ledger, results_folder
 from ..run.replicate import SECOND
-from ..report.report import BLUE, GREY, NOT_RUN, VERMILLION, Look, Table, legend_of
+from ..report.looks import BLUE, GREY, NOT_RUN, VERMILLION, Look, legend_of
+from ..report.report import Table
 
 # %% ../../nbs/experiments/495_replicate.ipynb #c007
 READS = ('claims', 'claim-cells')

@@ -12,7 +12,8 @@ from .lib.evidence import chance, gaps, mostly, paper_gap
 from .lib.panels import SPLIT_LOOKS, legend_of_splits, panels
 from ..run.page import Page
 from ..run.pipeline import get_corpus, get_history, get_model
-from ..report.report import Table, by_method, look, read_reported
+from ..report.looks import look
+from ..report.report import Table, by_method, read_reported
 from ..settings import Settings, override
 from ..report.verdicts import aside, contrast, contrasts, draw_differences, judge, threshold_claim
 from ..report.verdicts import weakest_in_each_cell

@@ -13,7 +13,8 @@ from scipy.stats import studentized_range
 from ..evaluation import CASE_COLUMNS
 from ..run.page import Page
 from ..run.pipeline import get_corpus, get_history, get_model
-from ..report.report import BLACK, Look, Table, by_method, look
+from ..report.looks import BLACK, Look, look
+from ..report.report import Table, by_method
 from ..settings import Settings, override
 from ..report.verdicts import contrast, contrasts, judge, split_panels, threshold_claim
 from ..report.verdicts import weakest_in_each_cell

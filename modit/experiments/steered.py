@@ -13,8 +13,9 @@ import pandas as pd
 
 from ..baselines import check_shares, steered_policy
 from ..run.pipeline import get_corpus, get_model
-from ..report.report import VERDICTS, Table, beside_rivals, best_variants, by_method, legend_of, look
-from ..report.report import whisker
+from ..report.looks import VERDICTS, legend_of, look
+from ..report.report import Table, beside_rivals, best_variants, by_method
+from ..report.looks import whisker
 from ..report.verdicts import contrast, judge, weakest_in_each_cell
 from ..run.page import Page
 from ..settings import Settings

@@ -17,7 +17,8 @@ from ..evaluation import sample_cases
 from .lib.evidence import gaps, mostly
 from ..ordering import centroid
 from ..run.pipeline import get_corpus, get_model
-from ..report.report import Table, legend_of, look
+from ..report.looks import legend_of, look
+from ..report.report import Table
 from ..retrieval import search
 from ..settings import Settings, override, require
 from ..report.verdicts import contrast, contrasts, draw_differences, judge, weakest_in_each_cell

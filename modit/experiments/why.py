@@ -10,7 +10,8 @@ from importlib import import_module
 import pandas as pd
 
 from .lib.evidence import above, both, chance, gaps, holds, sentences, shares
-from ..report.report import beside_rivals, look, with_hppo
+from ..report.looks import look
+from ..report.report import beside_rivals, with_hppo
 from ..report.verdicts import because, contrast, contrasts
 from ..run.notebooks import experiments, short_name
 from ..run.page import Page

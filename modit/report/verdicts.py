@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from .report import NOT_RUN, legend_of, locked, look, marked, read_reported, whisker
+from .looks import NOT_RUN, legend_of, look, marked, whisker
+from .report import locked, read_reported
 from ..settings import Settings, require
 from .stats import Interval, cluster_interval, holm, paired_bootstrap, resample_counts, verdict
 from ..store import atomic_write, stream

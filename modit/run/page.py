@@ -24,8 +24,10 @@ from ..baselines import choose
 from ..evaluation import evaluate, serve
 from .notebooks import check_parameters, experiment_path, experiments, notebook_parameters
 from .notebooks import page_constant, short_name
-from ..report.report import figures_dir, read_cases, save_figure, write_cases, write_table
-from ..report.report import add_looks, update_manifest
+from ..report.looks import save_figure
+from ..report.report import figures_dir, read_cases, write_cases, write_table
+from ..report.looks import add_looks
+from ..report.report import update_manifest
 from ..settings import Settings, load_settings
 from ..store import fingerprint
 from ..report.verdicts import give_reasons, show_claims, update_claims

@@ -23,7 +23,8 @@ from .notebooks import check_parameters, executed_path, experiment_path, exporte
 from .notebooks import notebook_parameters, page_constant, run_marker, short_name, unknown_parameter
 from .page import Page, open_page
 from .stages import STAGES
-from ..report.report import legend_of, look, save_figure, whisker, write_table
+from ..report.looks import legend_of, look, save_figure, whisker
+from ..report.report import write_table
 from ..settings import Settings, load_settings, parse_value, repo_root, require
 from ..report.stats import cluster_bootstrap
 from ..store import atomic_write, fingerprint, runs_dir

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt
 import numpy as np
 
-from ..report.report import BLACK, BLUE, GREY, VERMILLION
+from ..report.looks import BLACK, BLUE, GREY, VERMILLION
 from ..settings import require
 from ..sphere import normalize
 

@@ -8,7 +8,7 @@ __all__ = ['SPLIT_LOOKS', 'panels', 'legend_beside', 'legend_of_splits', 'metric
 # %% ../../../nbs/experiments/lib/243_panels.ipynb #p002
 import matplotlib.pyplot as plt
 
-from ...report.report import BLACK, GREY, Look, legend_of
+from ...report.looks import BLACK, GREY, Look, legend_of
 from ...report.verdicts import draw_differences
 from ...run.page import Page
 

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from fastcore.basics import patch
 
-from .evaluation import case_noise
-from .flow import generate
+from .evaluation import case_noise, queries_in_blocks, seeds_of
 from .metrics import same_at_k, score_queries
 from .ordering import Cases, Corpus, centroid, training_cases
 from .patterns import ROLES
@@ -44,18 +43,12 @@ def fan_candidates(
 ) -> np.ndarray: # (n, |S|, d) unit queries
     "One sample a guidance scale (sec. HPPO, guidance-scale fan)."
     scales = torch.tensor(s.guidance_scales if scales is None else scales)
-    device = next(model.parameters()).device
     rows = rows or slice(0, len(cases))
     first = rows.start//block*block # whole blocks
     end = min(len(cases), -(-rows.stop//block)*block)
-    noise = case_noise(end, (len(scales), s.dim), s, corpus.name, 'fan', *purpose)
-    out = []
-    for i in range(first, end, block):
-        seeds = torch.from_numpy(corpus.items[cases.prefix[i:i + block]]).to(device)
-        start = noise[i:i + block].to(device)
-        queries = generate(model, seeds, start, scales.to(device), s.ode_steps, s.sampler)
-        out.append(queries.cpu().numpy())
-    return np.concatenate(out)[rows.start - first:rows.stop - first]
+    noise = case_noise(end, (len(scales), s.dim), s, corpus.name, 'fan', *purpose)[first:]
+    queries = queries_in_blocks(model, seeds_of(corpus, cases[first:end]), noise, scales, s, block)
+    return queries[rows.start - first:rows.stop - first]
 
 # %% ../nbs/160_candidates.ipynb #c021
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ import torch
 from fastcore.basics import patch
 
 from .catalogue import Catalogue, items_key, make_catalogue
-from ..evaluation import average_pool, case_noise, score_cases, serve
-from ..flow import generate, guide_of, guided_by, step_modulations
+from ..evaluation import average_pool, case_noise, queries_in_blocks, score_cases, serve
+from ..flow import guide_of, guided_by, step_modulations
 from ..data.folder import read_folder
 from ..model import MODiT, new_model
 from ..ordering import Cases, by_pattern, order_sequences
@@ -156,13 +156,12 @@ def queries(
     scale = s.guidance_scale if scale is None else scale
     require(np.isfinite(scale) and scale >= 0, f'scale {scale!r} is out of range; give a number 0 or more')
     vectors = [self.seed_vectors(seeds)[0] for seeds in lists]
-    items, valid = filled_up([x[self.reading_order(x)] for x in vectors])
-    device = next(self.model.parameters()).device
-    noise = case_noise(1, (1, s.dim), s, self.name).expand(len(lists), -1, -1).to(device)
-    items, valid = items.to(device), valid.to(device)
-    with torch.inference_mode():
-        found = generate(self.model, items, noise, scale, s.ode_steps, s.sampler, valid, self.modulations)
-    return found[:, 0].cpu().numpy()
+    read = [x[self.reading_order(x)] for x in vectors]
+    noise = case_noise(1, (1, s.dim), s, self.name).expand(len(lists), -1, -1)
+    def seeds(rows):
+        items, valid = filled_up(read[rows])
+        return dict(items=items, valid=valid)
+    return queries_in_blocks(self.model, seeds, noise, scale, s, modulations=self.modulations)[:, 0]
 
 # %% ../../nbs/serving/257_retriever.ipynb #c025
 SAME = 1 - 1e-6 # inner product from which on two items are one

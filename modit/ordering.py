@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Corpus', 'density_from_anchors', 'prepare_corpus', 'order_sequences', 'Cases', 'by_pattern', 'pattern_pools',
-           'draw_groups', 'pick_patterns', 'make_cases', 'training_cases', 'centroid']
+           'draw_groups', 'make_cases', 'training_cases', 'centroid']
 
 # %% ../nbs/070_ordering.ipynb #c002
 from dataclasses import dataclass, fields
@@ -187,7 +187,7 @@ def draw_groups(
     return pool[np.argsort(rng.random((n, len(pool))), axis=1)[:, :size]]
 
 # %% ../nbs/070_ordering.ipynb #c043
-def pick_patterns(
+def _pick_patterns(
     size,   # (p,) items in each pattern's pool
     n:int,  # sequences
     rng,    # NumPy generator
@@ -212,7 +212,7 @@ def make_cases(
     "Metric-ordered sequences of a role (Algorithm 1)."
     pools = pattern_pools(corpus, role, s.seq_len, normal_share, rng)
     patterns = np.array(list(pools))
-    pick = pick_patterns(np.array([len(p) for p in pools.values()]), n, rng, stratified)
+    pick = _pick_patterns(np.array([len(p) for p in pools.values()]), n, rng, stratified)
     groups = np.empty((n, s.seq_len), np.int32)
     for i in np.unique(pick):
         rows = np.flatnonzero(pick == i)

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['scores_by_method', 'paired', 'shared_counts', 'spanning', 'contrasts', 'contrast', 'in_points', 'aside',
            'draw_differences', 'split_panels', 'power', 'judge', 'weakest_in_each_cell', 'threshold_claim', 'and_also',
-           'not_run', 'claim_rows', 'merge_rows', 'because', 'update_claims', 'give_reasons', 'show_claims']
+           'not_run', 'because', 'update_claims', 'give_reasons', 'show_claims']
 
 # %% ../../nbs/report/210_verdicts.ipynb #c003
 from functools import lru_cache
@@ -253,7 +253,7 @@ _CLAIM = ['id', 'place', 'statement', 'held', 'cells', 'estimate', 'low', 'high'
 _CELL = ['id', 'domain', 'split', 'a', 'b', 'column', 'side', 'estimate', 'low', 'high', 'n', 'verdict']
 _REASON = ['shown', 'why']
 
-def claim_rows(
+def _claim_rows(
     claims,        # list of rows of `judge`
 ) -> pd.DataFrame: # a row a claim, with its place in the paper and its statement
     "Claims as rows of the ledger."
@@ -261,7 +261,7 @@ def claim_rows(
     return table.merge(read_reported('claims'), on='id', how='left')[_CLAIM].astype(_COUNTS)
 
 # %% ../../nbs/report/210_verdicts.ipynb #c051
-def merge_rows(
+def _merge_rows(
     path:Path,         # of a csv with a column id
     rows:pd.DataFrame, # with the same columns
     ids,               # whose rows they are; they may have none any more
@@ -287,14 +287,14 @@ def update_claims(
     claims,        # list of rows of `judge` and `not_run`
 ) -> pd.DataFrame: # the rows that were given, with their statements
     "Merge claims into the folder's claims.csv, and their cells into claim-cells.csv."
-    folder, rows = Path(folder), claim_rows(claims)
+    folder, rows = Path(folder), _claim_rows(claims)
     if not len(rows): return rows
     tables = [c['rows'].assign(id=c['id']).reindex(columns=_CELL) for c in claims if c['cells']]
     cells = pd.concat(tables) if tables else pd.DataFrame(columns=_CELL)
     with locked():
         told = _reasons_kept(folder/'claims.csv', rows)
-        merge_rows(folder/'claims.csv', told, rows.id, ['id'], _COUNTS)
-        merge_rows(folder/'claim-cells.csv', cells, rows.id, ['id', 'domain', 'split'])
+        _merge_rows(folder/'claims.csv', told, rows.id, ['id'], _COUNTS)
+        _merge_rows(folder/'claim-cells.csv', cells, rows.id, ['id', 'domain', 'split'])
     return rows
 
 # %% ../../nbs/report/210_verdicts.ipynb #6b1d2a72

@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['SPLITS', 'LEDGER', 'COMMITTED', 'Page', 'slug', 'results_folder', 'settings_of', 'check_choice', 'resolve',
-           'injected', 'given_in', 'page_defaults', 'owner_of', 'bring_looks', 'open_page', 'restricted', 'read_ledger',
-           'served', 'redraw_page']
+           'owner_of', 'open_page', 'restricted', 'read_ledger', 'served', 'redraw_page']
 
 # %% ../../nbs/run/240_page.ipynb #c003
 import ast
@@ -121,7 +120,7 @@ def resolve(
     return values
 
 # %% ../../nbs/run/240_page.ipynb #c025
-def injected(
+def _injected(
     namespace:dict, # the globals of a notebook
 ) -> set:           # names that papermill assigned
     "What papermill put into a running notebook, known or not."
@@ -130,16 +129,16 @@ def injected(
     return {line.targets[0].id for line in lines if isinstance(line, ast.Assign)}
 
 # %% ../../nbs/run/240_page.ipynb #c027
-def given_in(
+def _given_in(
     path,           # of the page
     namespace:dict, # the globals of the notebook after its parameters cell
 ) -> dict:          # name -> value
     "The page's parameters as the notebook has them, with what papermill put there."
-    names = set(notebook_parameters(path)) | injected(namespace)
+    names = set(notebook_parameters(path)) | _injected(namespace)
     return {name: namespace[name] for name in sorted(names)}
 
 # %% ../../nbs/run/240_page.ipynb #c029
-def page_defaults(
+def _page_defaults(
     path, # of the page
     s,    # Settings: domains
 ) -> dict: # name -> value
@@ -165,7 +164,7 @@ def owner_of(
 def _read_by(name): # score files of other pages, without the ledger
     return [score for score in page_constant(name, 'READS') if score not in LEDGER]
 
-def bring_looks(
+def _bring_looks(
     name:str, # an experiment
 ):
     "Take up the LOOKS of a page, and those of the pages that it reads."
@@ -180,13 +179,13 @@ def open_page(
     "Open an experiment page; raises `ValueError` for an unknown, ill-typed or unsound parameter."
     path = experiment_path(name)
     plain = {k: default for k, (_, default) in notebook_parameters(path).items()}
-    given = plain | check_parameters(path, given_in(path, namespace) if namespace else parameters)
+    given = plain | check_parameters(path, _given_in(path, namespace) if namespace else parameters)
     s, changed = settings_of(given['profile'], given)
-    known = page_defaults(path, s)
+    known = _page_defaults(path, s)
     if given['domains'] == plain['domains']: given['domains'] = known['domains']
     values, usual = resolve(path.stem, s, given), resolve(path.stem, s, known)
     own = {k: v for k, v in values.items() if v != usual[k]}
-    bring_looks(path.stem)
+    _bring_looks(path.stem)
     return Page(short_name(path.stem), s, values, own | changed, given['fresh'], time.time())
 
 # %% ../../nbs/run/240_page.ipynb #c037
@@ -220,7 +219,7 @@ def other(
 ) -> Page:
     "The run of another page under this run's settings."
     shared = {k: v for k, v in self.changed.items() if k not in self.values}
-    values = resolve(name, self.s, page_defaults(experiment_path(name), self.s))
+    values = resolve(name, self.s, _page_defaults(experiment_path(name), self.s))
     return Page(name, self.s, values, shared, self.fresh, time.time())
 
 # %% ../../nbs/run/240_page.ipynb #c045b

@@ -4,8 +4,8 @@ r"""The file of a stored result is named after a key: the settings that its stag
 
 # %% auto #0
 __all__ = ['WORLD', 'MODEL', 'FIT', 'SEQUENCES', 'SAMPLER', 'FAN', 'POOL', 'ROUND', 'VALIDATE', 'CORPUS', 'PRETRAIN', 'CPT',
-           'SFT', 'PREFERRED', 'STAGES', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED', 'DISPLAYED', 'Stage',
-           'preference_reads', 'preference_code', 'stages_of', 'check_stage', 'stage_key', 'stage_path']
+           'SFT', 'PREFERRED', 'STAGES', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED', 'DISPLAYED', 'Stage', 'stages_of',
+           'check_stage', 'stage_key', 'stage_path']
 
 # %% ../../nbs/run/217_stages.ipynb #9550b9a0
 from dataclasses import dataclass, fields
@@ -51,7 +51,7 @@ SFT = (*MODEL, *FIT, *SEQUENCES, 'batch', 'condition_dropout', 'guidance_branch'
        'sft_epochs', 'sft_lr', 'sft_micro_batch', 'sft_draws', 'sft_depth')
 
 # %% ../../nbs/run/217_stages.ipynb #c033
-def preference_reads(
+def _preference_reads(
     variant:Variant, # a row of VARIANTS
 ):                   # tuple of names of settings
     "The settings that a preference run reads under a variant."
@@ -61,7 +61,7 @@ def preference_reads(
     extra = ('reward_items',) if variant.extra else ()
     return (*MODEL, 'preference_run', *ROUND, 'hppo_warmup', *VALIDATE, *later, *extra, *fields_named)
 
-def preference_code(v): return ('rounds', *modules_named(v.extra, v.reward)) # of a Variant
+def _preference_code(v): return ('rounds', *modules_named(v.extra, v.reward)) # of a Variant
 
 # %% ../../nbs/run/217_stages.ipynb #b7274ff6
 PREFERRED = ('pool', 'sft', 'corpus') # parents of every preference run
@@ -76,9 +76,9 @@ STAGES = dict(
     pool=Stage(('sft', 'corpus'), (*MODEL, 'preference_run', 'guidance_branch', *POOL), ('candidates',)),
     told=Stage(PREFERRED, (*MODEL, 'preference_run', *ROUND, 'prefix_len', 'hppo_steps'), ('conditioned',),
                maker='modit.experiments.frontier:make_conditioned'),
-    fewer=Stage(PREFERRED, preference_reads(VARIANTS['off_policy']), ('fewer',),
+    fewer=Stage(PREFERRED, _preference_reads(VARIANTS['off_policy']), ('fewer',),
                 maker='modit.experiments.labelled:make_fewer'))
-STAGES |= {name: Stage(PREFERRED, preference_reads(v), preference_code(v)) for name, v in VARIANTS.items()}
+STAGES |= {name: Stage(PREFERRED, _preference_reads(v), _preference_code(v)) for name, v in VARIANTS.items()}
 GENERATED = ('world', 'super_patterns') # what only the synthetic world has
 FOLDER_STAGES = {name: stage for name, stage in STAGES.items() if name != 'domain'} | dict(
     corpus=Stage((), (*CORPUS, 'dim', 'items'), ('scorer', 'ordering')),

@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['LENGTHS', 'ONE_EACH', 'LEAST', 'EXACT', 'FEW', 'positives_by_pattern', 'within', 'propose', 'in_words', 'write_facts',
-           'facts_of', 'shared_settings', 'settings_of', 'Expectation', 'density_facts', 'groups_of_patterns',
-           'predictor_scores', 'static_queries', 'expect', 'in_patterns', 'gain', 'readings', 'told_facts', 'fitted',
+           'settings_of', 'Expectation', 'static_queries', 'expect', 'in_patterns', 'gain', 'readings', 'fitted',
            'measured', 'check_folder']
 
 # %% ../../nbs/serving/155_headroom.ipynb #c002
@@ -75,7 +74,7 @@ def write_facts(
 ONE_EACH = ('clusters', 'heldout_clusters', 'valid_clusters', 'train_rows', 'normal_share', 'repetition',
             'sft_epochs')
 
-def facts_of(
+def _facts_of(
     folder,       # of a domain
     scored=False, # are blank labels filled on demand
 ) -> dict:        # name -> value, with domain, items and dim
@@ -89,8 +88,8 @@ def facts_of(
 LEAST = ('k', 'heldout_positives', 'train_positives')
 EXACT = 300_000 # items of a domain that are all compared with a query
 
-def shared_settings(
-    found:list, # of `facts_of`
+def _shared_settings(
+    found:list, # of `_facts_of`
 ) -> dict:      # setting -> value
     "What domains of one model have in common."
     shortest = min(found, key=lambda facts: facts['seq_len'])
@@ -110,12 +109,12 @@ def settings_of(
     folders = [folders] if isinstance(folders, (str, Path)) else list(folders)
     require(folders, 'no folder was given; name one for each domain')
     scorers = overrides.get('scorers') or ['column']*len(folders)
-    found = [facts_of(folder, scorer != 'column') for folder, scorer in zip(folders, scorers, strict=True)]
+    found = [_facts_of(folder, scorer != 'column') for folder, scorer in zip(folders, scorers, strict=True)]
     dims = ', '.join(f'{x["domain"]} {x["dim"]}' for x in found)
     require(len({x['dim'] for x in found}) == 1, f'dimensions differ ({dims}); embed all with one model')
     own = pd.DataFrame(found)[['items', *ONE_EACH, 'domain', 'folder']].to_dict('list')
     own |= dict(domains=own.pop('domain'), folders=own.pop('folder'))
-    return load_settings(profile, **(own | shared_settings(found) | overrides))
+    return load_settings(profile, **(own | _shared_settings(found) | overrides))
 
 # %% ../../nbs/serving/155_headroom.ipynb #c019
 class Expectation(NamedTuple):
@@ -125,7 +124,7 @@ class Expectation(NamedTuple):
     cases: pd.DataFrame     # a row a validation case and method: pattern, attr, same, joint
 
 # %% ../../nbs/serving/155_headroom.ipynb #c020
-def density_facts(
+def _density_facts(
     corpus, # Corpus
     s,      # Settings: k, seed
     most=500, # positives that are looked at
@@ -137,7 +136,7 @@ def density_facts(
     return dict(base_rate=float(corpus.attribute.mean()), density_at_positives=near)
 
 # %% ../../nbs/serving/155_headroom.ipynb #c022
-def groups_of_patterns(
+def _groups_of_patterns(
     corpus, # Corpus
     groups=20, # at most; no more than a third of the patterns
 ) -> np.ndarray: # (N,) group of every item's pattern
@@ -150,7 +149,7 @@ def groups_of_patterns(
     return of_pattern[corpus.pattern]
 
 # %% ../../nbs/serving/155_headroom.ipynb #c023
-def predictor_scores(
+def _predictor_scores(
     corpus, # Corpus
     s,      # Settings: k, ridge_alpha, seed
     most=2000, # anchors
@@ -159,7 +158,7 @@ def predictor_scores(
     seen = np.flatnonzero(corpus.role == ROLES.index('train'))
     anchors = np.sort(stream(s.seed, 'headroom', corpus.name, 'anchors').permutation(seen)[:most])
     density = recall_density(corpus.index, anchors, corpus.labels, s.k)
-    groups = groups_of_patterns(corpus)[anchors]
+    groups = _groups_of_patterns(corpus)[anchors]
     found = validate_predictor(corpus.items[anchors], density, corpus.pattern[anchors], groups, s.ridge_alpha)
     return pd.DataFrame(found).T[['auc2080', 'spearman', 'lift']]
 
@@ -183,7 +182,7 @@ def expect(
     s,      # Settings
 ) -> Expectation:
     "What there is to gain on a domain; raises `ValueError` when it has no validation cases."
-    return Expectation(density_facts(corpus, s), predictor_scores(corpus, s), static_queries(corpus, s))
+    return Expectation(_density_facts(corpus, s), _predictor_scores(corpus, s), static_queries(corpus, s))
 
 # %% ../../nbs/serving/155_headroom.ipynb #c031
 FEW = 5 # fewer patterns than these have no interval
@@ -229,7 +228,7 @@ def readings(
     return lines
 
 # %% ../../nbs/serving/155_headroom.ipynb #c037
-def told_facts(
+def _told_facts(
     domain, # FolderDomain
 ) -> str:
     "What a folder holds, in a line."
@@ -278,7 +277,7 @@ def check_folder(
     facts = []
     try:
         domain, s = fitted(folder, profile, scorer)
-        facts += [told_facts(domain), f'settings that fit are in {path}/{FACTS}; change them there']
+        facts += [_told_facts(domain), f'settings that fit are in {path}/{FACTS}; change them there']
         if scorer == 'column': facts += measured(domain, s)
         else: facts.append(f'labels come from {scorer}: nothing is measured that would cost')
     except ValueError as e: return facts, [str(e)]

@@ -23,8 +23,8 @@ def recall_density(
     k:int,     # neighbours
 ) -> np.ndarray: # (n,) in [0, 1]
     "Share of positives among each anchor's neighbours (D_y, sec. Metrics)."
-    found = search(index, index.items[anchors], k, exclude=np.asarray(anchors)[:, None])
-    return attribute[found].mean(1)
+    neighbours = search(index, index.items[anchors], k, exclude=np.asarray(anchors)[:, None])
+    return attribute[neighbours].mean(1)
 
 # %% ../nbs/060_density.ipynb #c011
 def fit_predictor(

@@ -39,11 +39,11 @@ def flow_loss(
     each = t[:, None]
     path, velocity = geodesic(noise, target, each)      # (B, T/D, D, d)
     z = path.flatten(1, 2)
-    found = model(items, z, t, position, valid, visible)
+    predicted = model(items, z, t, position, valid, visible)
     if scale != 1:
         with torch.no_grad(): without = unconditional_velocity(model, z, t, position)
-        found = without + scale*(found - without)
-    error = found.view_as(path) - velocity
+        predicted = without + scale*(predicted - without)
+    error = predicted.view_as(path) - velocity
     return weighted_error(error, path, velocity, each, angle(noise, target), jacobi).flatten(1)
 
 # %% ../nbs/090_flow.ipynb #c016
@@ -94,11 +94,11 @@ def step_modulations(
     steps=8, # integration steps
 ) -> list:   # of every integration step: the modulation of the model, that of its guide
     "What the times of generation say, read once."
-    found = []
+    modulations = []
     for i in range(steps):
         t = next(model.parameters()).new_full((1, 1), i/steps)
-        found.append([list(each.modulation(t)) for each in (model, guide_of(model))])
-    return found
+        modulations.append([list(each.modulation(t)) for each in (model, guide_of(model))])
+    return modulations
 
 # %% ../nbs/090_flow.ipynb #c026
 @torch.no_grad()

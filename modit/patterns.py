@@ -24,8 +24,8 @@ def nearest_centroid(
     room = np.empty((min(block, len(items)), len(centroids)), np.result_type(items[:1], centroids))
     for i in range(0, len(items), block):
         part = items[i:i + block]
-        near = np.matmul(part, centroids.T, out=room[:len(part)])
-        nearest[i:i + block] = np.subtract(near, half, out=near).argmax(1)
+        closeness = np.matmul(part, centroids.T, out=room[:len(part)])
+        nearest[i:i + block] = np.subtract(closeness, half, out=closeness).argmax(1)
     return nearest
 
 # %% ../nbs/065_patterns.ipynb #c006b
@@ -39,8 +39,8 @@ def sample_positives(
 ) -> np.ndarray: # (n, d)
     "The positives among the items, or as many of them as may be looked at."
     rows = np.flatnonzero(attribute)
-    kept = most//items.shape[1]
-    if len(rows) > kept: rows = np.sort(stream(seed, 'positives').choice(rows, kept, replace=False))
+    limit = most//items.shape[1]
+    if len(rows) > limit: rows = np.sort(stream(seed, 'positives').choice(rows, limit, replace=False))
     return np.asarray(items[rows])
 
 # %% ../nbs/065_patterns.ipynb #c007
@@ -65,12 +65,12 @@ def patterns_of(
 ) -> np.ndarray: # (N,) int32
     "Given patterns, or those of k-means; raises `ValueError` when there are more than `clusters`."
     clusters = s.of('clusters', domain.name)
-    given = getattr(domain, 'pattern', None)
-    if given is None: return find_patterns(domain.items, domain.attribute, clusters, s.seed)[1]
-    many = int(given.max()) + 1
-    found = f'setting clusters: {domain.name} has {many} patterns, not {clusters}'
-    require(many == clusters, f'{found}; give their number')
-    return given
+    pattern = getattr(domain, 'pattern', None)
+    if pattern is None: return find_patterns(domain.items, domain.attribute, clusters, s.seed)[1]
+    many = int(pattern.max()) + 1
+    problem = f'setting clusters: {domain.name} has {many} patterns, not {clusters}'
+    require(many == clusters, f'{problem}; give their number')
+    return pattern
 
 # %% ../nbs/065_patterns.ipynb #c011
 ROLES = ('train', 'item', 'pattern', 'valid', 'other')
@@ -88,9 +88,9 @@ def holdout_split(
     valid = s.of('valid_clusters', name)
     positives = np.bincount(pattern[attribute], minlength=clusters)
     able = rng.permutation(np.flatnonzero(positives >= s.heldout_positives))
-    found = f'{name}: {len(able)} patterns have {s.heldout_positives} positives'
+    problem = f'{name}: {len(able)} patterns have {s.heldout_positives} positives'
     advice = f'{test + valid} are to be held out; lower heldout_clusters or heldout_positives, or add items'
-    require(len(able) > test + valid, f'{found}, {advice}')
+    require(len(able) > test + valid, f'{problem}, {advice}')
     role = np.zeros(len(pattern), np.uint8)
     role[np.isin(pattern, able[:test])] = ROLES.index('pattern')
     role[np.isin(pattern, able[test:test + valid])] = ROLES.index('valid')

@@ -140,8 +140,8 @@ def exact_scores(
     "Inner products of each query with its candidates, in double precision."
     parts = []
     for i in range(0, len(queries), few):
-        near = self.items[ids[i:i + few]].astype(np.float64)
-        parts.append((near @ queries[i:i + few, :, None])[..., 0])
+        candidates = self.items[ids[i:i + few]].astype(np.float64)
+        parts.append((candidates @ queries[i:i + few, :, None])[..., 0])
     return np.where(ids < 0, -np.inf, np.concatenate(parts)).astype(np.float32)
 
 # %% ../nbs/040_retrieval.ipynb #c025
@@ -174,8 +174,8 @@ def search(
     spare = SPARE_BYTES if self.kind == 'ivf_disk' else SPARE
     scores, ids = self.in_blocks(queries, min(n, k + spare))
     short = int((ids[:, :k] < 0).any(1).sum())
-    found = f'the approximate index found fewer than {k} items for {short} queries'
-    require(not short, f'{found}; use index = flat or lower k')
+    problem = f'the approximate index found fewer than {k} items for {short} queries'
+    require(not short, f'{problem}; use index = flat or lower k')
     order = np.lexsort((ids, -scores), axis=1)[:, :k]
     return np.take_along_axis(scores, order, 1), np.take_along_axis(ids, order, 1)
 

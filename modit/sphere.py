@@ -45,9 +45,9 @@ def unit_rows(
 ) -> np.ndarray: # (N, d) unit rows of float32, kept as float16 where they are given as `HalfRows`
     "The rows at length one; a table whose rows are so already is returned itself."
     half = isinstance(x, HalfRows)
-    near = np.abs(lengths - 1) < (np.finfo(np.float16).eps if half else 1e-6)
-    if (half or x.dtype == np.float32) and near.all(): return x
-    divisor = np.where(near, 1, lengths)[:, None]
+    is_unit = np.abs(lengths - 1) < (np.finfo(np.float16).eps if half else 1e-6)
+    if (half or x.dtype == np.float32) and is_unit.all(): return x
+    divisor = np.where(is_unit, 1, lengths)[:, None]
     def at_one(i): return (np.asarray(x[i:i + block], np.float32)/divisor[i:i + block]).astype(np.float32)
     kind = '<f2' if half else '<f4'
     return as_rows((at_one(i) for i in range(0, len(x), block)), x.shape, path, kind)

@@ -90,8 +90,8 @@ def processes() -> PartialState: # process_index of num_processes, and the devic
     cpu = parse_flag_from_env('ACCELERATE_USE_CPU') or not torch.accelerator.is_available()
     here = PartialState(cpu=cpu, timeout=timedelta(days=7))
     started = int(os.environ.get('WORLD_SIZE', 1))
-    found = f'{started} processes were started, and each works alone on {here.device.type}'
-    require(here.num_processes == started, f'{found}; set ACCELERATE_USE_CPU=true or start one')
+    problem = f'{started} processes were started, and each works alone on {here.device.type}'
+    require(here.num_processes == started, f'{problem}; set ACCELERATE_USE_CPU=true or start one')
     return here
 
 # %% ../nbs/100_training.ipynb #d104
@@ -107,13 +107,13 @@ def on_main(
 ):        # what it returned, on every process
     "Let the first process work and the others wait; raises what the work raises."
     if processes().num_processes == 1: return work()
-    found = error = None
+    result = error = None
     if processes().is_main_process:
-        try: found = work()
+        try: result = work()
         except Exception as e: error = e
-    found, failed = broadcast_object_list([found, error is not None])
+    result, failed = broadcast_object_list([result, error is not None])
     if failed: stop_all(error)
-    return found
+    return result
 
 # %% ../nbs/100_training.ipynb #c016
 def shard_rows(

@@ -15,7 +15,9 @@ from conftest import ROOT, environment
 from modit.run import pipeline, stages
 from modit.run.command import main
 from modit.data.folder import find_folder, folder_key, problems, read_facts, read_folder, write_folder
-from modit.serving.headroom import check_folder, propose, settings_of, write_facts
+from modit.serving.check import check_folder
+from modit.serving.fit import settings_of
+from modit.serving.proposal import propose, write_facts
 from modit.ordering import prepare_corpus
 from modit.patterns import ROLES
 from modit.retrieval import check_embeddings
@@ -349,7 +351,7 @@ KILLED = """
 import os, sys
 from modit import training
 from modit.run import pipeline
-from modit.serving.headroom import settings_of
+from modit.serving.fit import settings_of
 save, left = training.save_checkpoint, [1]
 def last_word(path, *given, **facts):
     save(path, *given, **facts)

@@ -20,9 +20,9 @@ from conftest import ROOT, environment
 from modit.evaluation import case_noise
 from modit.data.folder import write_folder
 from modit.run.pipeline import get_corpus
-from modit.serving.fit import evaluate, fit, markdown_table
-from modit.serving.headroom import FEW
-from modit.serving.retriever import Retriever, config_hash, free_for_model, settings_alone
+from modit.serving.bundle import _config_hash, free_for_model, settings_alone
+from modit.serving.fit import FEW, _markdown_table, evaluate, fit
+from modit.serving.retriever import Retriever
 from modit.settings import load_settings, override
 from modit.data.synth import make_domain, make_world
 
@@ -105,7 +105,7 @@ def test_one_list_is_answered_by_the_items_of_a_batch(loaded):
     x, rows = loaded.catalogue.items[:6], np.arange(6)
     alone, shared = loaded.queries([x])[0], loaded.queries([x, x])[1]
     assert np.allclose(alone, shared, atol=1e-5)
-    (_, ours), (_, theirs) = (loaded.nearest(query, 20, x, rows) for query in (alone, shared))
+    (_, ours), (_, theirs) = (loaded._nearest(query[None], 20, x, rows) for query in (alone, shared))
     assert np.array_equal(ours, theirs)
 
 
@@ -202,7 +202,7 @@ def test_a_retriever_without_items_makes_queries_for_another_index(loaded, copie
 def rewritten(folder, **changes):
     "Other values in a config, with a hash that fits."
     config = json.loads((folder/'config.json').read_text()) | changes
-    (folder/'config.json').write_text(json.dumps(config | dict(sha256=config_hash(config))))
+    (folder/'config.json').write_text(json.dumps(config | dict(sha256=_config_hash(config))))
 
 
 def test_no_function_named_in_a_config_is_followed(copied, shoes, tmp_path, monkeypatch):
@@ -330,7 +330,7 @@ def test_a_fit_that_is_killed_ends_with_the_same_bytes(shoes, tmp_path):
 # ---- scores and commands
 def test_the_card_has_the_scores_and_evaluation_repeats_them(loaded, shoes):
     table = evaluate(shoes/'model')
-    assert markdown_table(table) in loaded.card
+    assert _markdown_table(table) in loaded.card
     rows = pd.DataFrame(loaded.about['metrics']).set_index(['split', 'what', 'metric']).estimate
     for split in ('item', 'pattern'):
         gain = rows[split, 'policy', 'joint'] - rows[split, 'average', 'joint']

@@ -53,14 +53,14 @@ def make_catalogue(
 ) -> Catalogue:
     "Items with their names and an index; raises `ValueError` for names that do not fit."
     items = check_embeddings(domain.items, name='items')
-    ids, text = (getattr(domain, name, None) for name in ('ids', 'text'))
+    ids = getattr(domain, 'ids', None)
     ids = np.arange(len(items)) if ids is None else np.asarray(ids)
-    engine = OneQuery(items) if kind == 'flat' else kind
-    index = index or VectorIndex(items, engine, block=1)
-    found = Catalogue(items, ids.astype(str).astype(object), text, index)
+    index = index or VectorIndex(items, OneQuery(items) if kind == 'flat' else kind, block=1)
+    catalogue = Catalogue(items, ids.astype(str).astype(object), getattr(domain, 'text', None), index)
     require(len(ids) == len(items), f'{len(ids)} ids for {len(items)} items; give one an item')
-    require(len(found.row) == len(ids), f'{len(ids) - len(found.row)} ids name an item twice; name each once')
-    return found
+    doubled = len(ids) - len(catalogue.row)
+    require(not doubled, f'{doubled} ids name an item twice; name each once')
+    return catalogue
 
 # %% ../../nbs/serving/256_catalogue.ipynb #c010
 @patch
@@ -72,11 +72,10 @@ def rows_of(
     names = [str(x) for x in names]
     unknown = [x for x in names if x not in self.row]
     more = f' and {len(unknown) - 1} more' if len(unknown) > 1 else ''
-    like = f'give ids such as {self.ids[0]!r}, or vectors'
-    said = f'seed {"".join(unknown[:1])!r}{more}: not among the {len(self.ids):,} items'
-    require(not unknown, f'{said}; {like}')
-    twice = [x for i, x in enumerate(names) if x in names[:i]]
-    require(not twice, f'seed {"".join(twice[:1])!r} is given twice; name each seed once')
+    advice = f'not among the {len(self.ids):,} items; give ids such as {self.ids[0]!r}, or vectors'
+    require(not unknown, f'seed {"".join(unknown[:1])!r}{more}: {advice}')
+    doubled = [x for i, x in enumerate(names) if x in names[:i]]
+    require(not doubled, f'seed {"".join(doubled[:1])!r} is given twice; name each seed once')
     return np.array([self.row[x] for x in names], np.int64)
 
 # %% ../../nbs/serving/256_catalogue.ipynb #c013

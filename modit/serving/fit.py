@@ -33,10 +33,10 @@ from ..training import on_main, processes
 # %% ../../nbs/serving/258_fit.ipynb #c013
 def _facts_of(path, scored):
     "What a folder states of itself, with proposals for what it does not state; raises `ValueError`."
-    facts = read_facts(path)
-    if OF_FOLDER.keys() - facts.keys() - {'threshold'}: facts = propose(read_folder(path, scored)) | facts
     folder = find_folder(path)
     items, dim = open_embeddings(folder).shape
+    facts = read_facts(path)
+    if OF_FOLDER.keys() - facts.keys() - {'threshold'}: facts = propose(read_folder(path, scored)) | facts
     return facts | dict(domain=folder.name, folder=str(folder), items=items, dim=dim)
 
 # %% ../../nbs/serving/258_fit.ipynb #c014

@@ -1,0 +1,75 @@
+"""How a folder is walked through the package: from room to room downhill, and hardly ever back."""
+import sys
+
+import pytest
+
+from conftest import LIBRARY, module_of
+from modit.data.folder import read_folder, write_folder
+from modit.data.synth import make_domain, make_world
+from modit.run.pipeline import get_corpus, get_domain
+from modit.serving.fit import fit, settings_of
+from modit.settings import load_settings
+
+NUMBER = {f'modit.{module_of(page)}': int(page.stem[:3]) for page in LIBRARY}
+FOUNDATIONS = {'modit.vocabulary', 'modit.settings', 'modit.store'}  # words, numbers and files, used everywhere
+TINY = dict(pretrain_steps=2, train_rows=[32], repetition=[1], sft_epochs=[1], batch=16, hppo_cases=16)
+
+
+def caller_of(frame):
+    "The module of the package that a function was called from, through other libraries; '' for none."
+    frame = frame.f_back
+    while frame and frame.f_globals.get('__name__') not in NUMBER: frame = frame.f_back
+    return frame.f_globals['__name__'] if frame else ''
+
+
+def calls(function, *given, **more):
+    "Calls from one module to another while a function runs: from, to."
+    seen = []
+    def note(frame, event, _):
+        module = frame.f_globals.get('__name__')
+        if event != 'call' or module not in NUMBER or module in FOUNDATIONS: return
+        if caller_of(frame) != module: seen.append((caller_of(frame), module))
+    sys.setprofile(note)
+    try: function(*given, **more)
+    finally: sys.setprofile(None)
+    return seen
+
+
+def returns(seen):
+    "How often a module is entered that was entered before and left for another."
+    entered = [module for _, module in seen]
+    walk = [b for a, b in zip(['', *entered], entered, strict=False) if a != b]
+    return len(walk) - len(set(walk))
+
+
+@pytest.fixture
+def shoes(tmp_path, monkeypatch):
+    "A folder of a domain, and a store of its own."
+    monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'runs'))
+    s = load_settings('smoke')
+    domain = make_domain(make_world(s), 'D1', s)
+    write_folder(tmp_path/'shoes', domain.items, range(len(domain.items)), domain.attribute)
+    return tmp_path/'shoes'
+
+
+def test_returns_are_counted():
+    assert returns([('a', 'b'), ('a', 'b'), ('b', 'c')]) == 0
+    assert returns([('a', 'b'), ('b', 'c'), ('a', 'b'), ('b', 'd'), ('b', 'c')]) == 2
+
+
+def test_reading_a_folder_goes_hardly_ever_back(shoes):
+    s = settings_of(shoes, 'smoke', **TINY)
+    assert returns(calls(read_folder, shoes)) <= 1
+    assert returns(calls(settings_of, shoes, 'smoke')) <= 1
+    assert returns(calls(get_domain, s, 'shoes')) <= 2
+    get_corpus(s, 'shoes')
+    again = calls(get_corpus, s, 'shoes') # from the store: its key, its items, who labels them
+    assert returns(again) <= 4 and 'modit.data.trouble' not in {b for _, b in again}, 'it is checked once'
+
+
+def test_fit_walks_downhill(shoes, capsys):
+    seen = calls(fit, shoes, 'smoke', **TINY)
+    rooms = ('modit.data.', 'modit.serving.')
+    climbs = {(a, b) for a, b in seen if a.startswith(rooms) and NUMBER[b] > NUMBER[a]}
+    assert not climbs, f'from a lower page to a higher one: {climbs}'
+    assert {'modit.data.trouble', 'modit.serving.retriever'} <= {b for _, b in seen}

@@ -11,7 +11,7 @@ from modit.serving.fit import fit, settings_of
 from modit.settings import load_settings
 
 NUMBER = {f'modit.{module_of(page)}': int(page.stem[:3]) for page in LIBRARY}
-FOUNDATIONS = {'modit.vocabulary', 'modit.settings', 'modit.store'}  # words, numbers and files, used everywhere
+FOUNDATIONS = {'modit.vocabulary', 'modit.settings', 'modit.store'}  # used everywhere
 TINY = dict(pretrain_steps=2, train_rows=[32], repetition=[1], sft_epochs=[1], batch=16, hppo_cases=16)
 
 

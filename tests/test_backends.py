@@ -263,9 +263,9 @@ def test_killed_while_it_inserts_it_goes_on(tmp_path):
     assert killed.stdout.split() == [str(int(signal.SIGKILL))]*3, killed.stderr[-2000:]
     written = []
     class Counted(MilvusIndex):
-        def patiently(self, what, *args, **kwargs):
+        def _patiently(self, what, *args, **kwargs):
             written.append(what)
-            return super().patiently(what, *args, **kwargs)
+            return super()._patiently(what, *args, **kwargs)
     index = Counted(few, uri, batch=100)
     left = [f'inserting rows {i} to {i + 100}' for i in (400, 500, 600)]
     assert [what for what in written if what.startswith('inserting')] in (left, left[1:])

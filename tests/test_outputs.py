@@ -31,7 +31,7 @@ from conftest import EXPERIMENTS, ROOT
 from modit.run import page, pipeline
 from modit.report import looks
 from modit.run.notebooks import short_name
-from modit.report.verdicts import give_reasons, update_claims
+from modit.report.ledger import give_reasons, update_claims
 
 pytestmark = pytest.mark.slow
 

@@ -21,7 +21,8 @@ import pytest
 from conftest import LABELS, NO_KERNEL, ROOT, copy_repository, digest, environment, results, run_python
 from modit.run.graph import is_ledger
 from modit.run.notebooks import experiments, page_constant
-from modit.run.page import open_page, slug
+from modit.run.parameters import slug
+from modit.run.page import open_page
 
 pytestmark = pytest.mark.slow
 LIMIT = 900  # seconds for one uninterrupted run

@@ -13,7 +13,8 @@ from ..run.pipeline import get_corpus
 from ..report.looks import METHODS, add_looks, look
 from ..report.report import Table, beside_rivals, by_method
 from ..settings import Settings, require
-from ..report.verdicts import contrast, contrasts, judge, split_panels
+from ..report.ledger import judge
+from ..report.verdicts import contrast, contrasts, split_panels
 
 # %% ../../nbs/experiments/440_baselines.ipynb #c007
 def grids_of(

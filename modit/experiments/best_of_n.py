@@ -15,7 +15,8 @@ from ..report.looks import look
 from ..report.report import Table, best_variants, by_method
 from ..settings import Settings, require
 from ..report.stats import cluster_interval, paired_bootstrap
-from ..report.verdicts import contrast, contrasts, judge, split_panels, threshold_claim
+from ..report.ledger import judge, threshold_claim
+from ..report.verdicts import contrast, contrasts, split_panels
 from ..run.page import Page
 
 # %% ../../nbs/experiments/370_best_of_n.ipynb #c007

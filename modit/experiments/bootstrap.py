@@ -15,7 +15,8 @@ from ..report.report import Table, with_hppo
 from ..settings import override, require
 from ..report.stats import holm, resample_counts
 from ..store import stream
-from ..report.verdicts import contrasts, judge, paired
+from ..report.ledger import judge
+from ..report.verdicts import contrasts, paired
 from ..run.page import Page
 
 # %% ../../nbs/experiments/380_bootstrap.ipynb #c007

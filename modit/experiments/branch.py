@@ -13,7 +13,8 @@ import pandas as pd
 
 from ..evaluation import sample_cases, score_cases, serve, with_serving_scale
 from ..flow import guided_by
-from ..run.page import Page, check_choice
+from ..run.parameters import check_choice
+from ..run.page import Page
 from ..run.pipeline import get_corpus, get_history, get_model
 from ..report.looks import BLUE, GREEN, ORANGE, VERMILLION, Look, legend_of, look, whisker
 from ..report.report import Table

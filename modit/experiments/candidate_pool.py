@@ -9,11 +9,13 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from ..variants import VARIANTS
-from ..run.page import Page, check_choice
+from ..run.parameters import check_choice
+from ..run.page import Page
 from ..run.pipeline import get_corpus, get_history, get_model
 from ..report.looks import legend_of, look
 from ..report.report import Table, by_method, read_reported
-from ..report.verdicts import contrast, judge, weakest_in_each_cell
+from ..report.ledger import judge, weakest_in_each_cell
+from ..report.verdicts import contrast
 from ..settings import Settings
 
 # %% ../../nbs/experiments/340_candidate_pool.ipynb #c009

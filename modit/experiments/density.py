@@ -15,7 +15,7 @@ from ..run.pipeline import get_corpus
 from ..report.looks import BLUE, GREY, SKY, Look
 from ..report.report import Table
 from ..store import stream
-from ..report.verdicts import judge, threshold_claim
+from ..report.ledger import judge, threshold_claim
 from ..run.page import Page
 from ..settings import Settings
 

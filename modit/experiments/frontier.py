@@ -21,7 +21,8 @@ from ..run.pipeline import get_corpus, get_model, get_pool, save_model, preferen
 from ..report.looks import look, ring
 from ..report.report import Table, best_variants
 from ..settings import Settings
-from ..report.verdicts import draw_differences, judge, weakest_in_each_cell
+from ..report.ledger import judge, weakest_in_each_cell
+from ..report.verdicts import draw_differences
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c007
 READS = ('validation',)

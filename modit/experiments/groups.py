@@ -2,10 +2,9 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'VARIANT_TABLES', 'TAUGHT', 'RUNS', 'LADDER', 'BETTER', 'POOLS', 'GROUPS', 'CELL', 'COUNTS',
-           'METRICS', 'RANKED', 'CAPTION', 'RANKS', 'WORLDS', 'OUTCOMES', 'GAIN', 'run', 'paper_rows', 'in_paper_words',
-           'Group', 'over', 'printed_effect', 'beside_paper', 'counted', 'second_scores', 'of_groups',
-           'rank_correlations', 'of_ranks', 'table', 'draw_counts', 'plot_groups', 'draw_gain', 'plot_gain', 'plot',
-           'claims']
+           'METRICS', 'RANKED', 'CAPTION', 'RANKS', 'WORLDS', 'OUTCOMES', 'run', 'paper_rows', 'in_paper_words',
+           'Group', 'over', 'beside_paper', 'counted', 'second_scores', 'of_groups', 'rank_correlations', 'of_ranks',
+           'table', 'plot_groups', 'plot', 'claims']
 
 # %% ../../nbs/experiments/498_groups.ipynb #g004
 from typing import NamedTuple
@@ -15,14 +14,14 @@ import numpy as np
 import pandas as pd
 from matplotlib.patches import Patch
 
-from ..run.page import restricted, results_folder
+from .lib.gain import plot_gain
+from ..report.looks import BLUE, DARK, LIGHT, VERMILLION, Look, legend_of
+from ..report.report import Table, read_cases, read_reported
+from ..report.verdicts import contrasts
+from ..run.page import Page, restricted
+from ..run.parameters import results_folder
 from ..run.replicate import SECOND
-from ..report.looks import BLUE, DARK, LIGHT, VERMILLION, Look
-from ..report.report import Table
-from ..report.looks import legend_of, look, whisker
-from ..report.report import beside_rivals, read_cases, read_reported
-from ..settings import override
-from ..report.verdicts import aside, contrasts
+from ..settings import Settings, override
 
 # %% ../../nbs/experiments/498_groups.ipynb #g007
 READS = ('main', 'validation', 'order', 'candidate_pool', 'rounds', 'best_of_n', 'seeds', 'baselines',
@@ -92,12 +91,7 @@ GROUPS = (
 # %% ../../nbs/experiments/498_groups.ipynb #g016
 CELL = ['domain', 'split', 'method']
 
-def printed_effect(
-    rows,      # of `contrasts`
-    paper,     # its table: domain, split, method and metrics
-    column:str, # metric
-) -> np.ndarray: # NaN where a number is missing
-    "The paper's difference in each cell."
+def _printed_effect(rows, paper, column): # the paper's difference in each cell
     value = paper.drop_duplicates(CELL).set_index(CELL)[column]
     def of(method): return value.reindex(pd.MultiIndex.from_frame(rows[['domain', 'split', method]])).values
     return np.round(of('a') - of('b'), 9) # printed digits: equal ones differ by 0
@@ -107,16 +101,17 @@ def beside_paper(
     group,  # Group
     scores, # of `in_paper_words`
     paper,  # of `paper_rows`
-    s,      # Settings: resamples, seed
+    s:Settings, # resamples, seed
 ) -> pd.DataFrame: # rows of `contrasts` with the paper's effect; empty where nothing can be compared
     "A group's contrasts beside the paper's, cell by cell."
-    table, splits = paper[group.score], [group.split or 'item', group.split or 'pattern']
+    table = paper[group.score]
+    splits = [group.split or 'item', group.split or 'pattern']
     if group.score not in scores: return pd.DataFrame()
     cases = scores[group.score]
     cases = cases[cases.domain.isin(table.domain) & cases.split.isin(splits)]
     if not len(cases): return pd.DataFrame()
     rows = contrasts(cases, group.pairs, s, group.column)
-    rows = rows.assign(paper=printed_effect(rows, table, group.column))
+    rows = rows.assign(paper=_printed_effect(rows, table, group.column))
     return rows[rows.paper.notna() & (rows.paper != 0)]
 
 # %% ../../nbs/experiments/498_groups.ipynb #g020
@@ -134,7 +129,7 @@ def counted(
 
 # %% ../../nbs/experiments/498_groups.ipynb #g023
 def second_scores(
-    p, # Page, of the first world
+    p:Page, # of the first world
 ) -> dict: # score file -> per-case scores; without those that were not made
     "Scores of the second world."
     folder = results_folder(p.s, p.changed | dict(seed=SECOND))
@@ -146,10 +141,12 @@ METRICS = dict(joint='Joint', attr='Attr', same='Same', auc='AUC')
 
 def of_groups(
     scores, # of one world
-    s,      # Settings: its seed
+    s:Settings, # its seed
 ) -> pd.DataFrame: # a row a group
     "Every group counted in one world."
-    named, paper, rows = in_paper_words(scores), paper_rows(), []
+    named = in_paper_words(scores)
+    paper = paper_rows()
+    rows = []
     for group in GROUPS:
         found = counted(beside_paper(group, named, paper, s))
         rows.append(dict(group=group.name, metric=METRICS[group.column]) | found)
@@ -201,7 +198,7 @@ RANKS = ("Spearman's rank correlation between the paper's means of the methods a
 # %% ../../nbs/experiments/498_groups.ipynb #g031
 def table(
     scores, # of other pages
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Table
     "The groups counted in both worlds, and how alike methods are ranked (tab:groups, tab:ranks, ours)."
     other = second_scores(p)
@@ -216,13 +213,8 @@ OUTCOMES = {"significantly in the paper's direction": BLUE, 'no significant diff
             'significantly against it': VERMILLION}
 
 # %% ../../nbs/experiments/498_groups.ipynb #g035
-def draw_counts(
-    ax,    # matplotlib Axes
-    found, # of `of_groups`
-    at,    # offset in the row
-    alpha, # opacity
-):
-    "Shares of a group's cells by outcome, a row a group."
+# Shares of a group's cells by outcome, a row a group; `at` is the offset in the row.
+def _draw_counts(ax, found, at, alpha):
     for y, r in enumerate(found.itertuples()):
         if r.cells == '': continue
         parts = r.significant, r.cells - r.significant - r.against, r.against # of OUTCOMES
@@ -239,7 +231,7 @@ def plot_groups(
     fig, (ax, right) = plt.subplots(1, 2, figsize=(7.5, 4.3), sharey=True, width_ratios=[3, 2])
     marks = Look('first world', DARK, 's'), Look('second world', DARK, 's', False)
     for found, (at, alpha), seen in zip((first, second), WORLDS, marks, strict=True):
-        draw_counts(ax, found, at, alpha)
+        _draw_counts(ax, found, at, alpha)
         y = np.flatnonzero(found['size'] != '')
         right.plot(found['size'].iloc[y].astype(float), y + at, **seen.style, ms=4)
     for at in (0, 1): right.axvline(at, c='0.6', lw=.8, ls=':' if at else '-', zorder=0)
@@ -253,53 +245,10 @@ def plot_groups(
     fig.legend(handles=handles, loc='outside upper center', ncols=3)
     return fig
 
-# %% ../../nbs/experiments/498_groups.ipynb #g039a
-GAIN = dict(average=look('average'), probe=look('probe'), sft=look('sft')._replace(label='MO-DiT (SFT)'),
-            hppo=look('hppo'),
-            average_own=Look('Average + probe + own direction', DARK, 'D'))
-
-# %% ../../nbs/experiments/498_groups.ipynb #g039
-def draw_gain(
-    ax,    # matplotlib Axes
-    cases, # of one split
-    column:str, # metric
-    p,     # Page: domains
-):
-    "Means of the five methods, a row a domain."
-    means = 100*cases.groupby(['domain', 'method'])[column].mean()
-    rows = contrasts(cases, over(['average'], *[m for m in GAIN if m != 'average']), p.s, column)
-    for y, domain in enumerate(p.domains):
-        start = means[domain, 'average']
-        ax.plot(start, y + aside('average', GAIN), **GAIN['average'].style)
-        for r in rows[rows.domain == domain].itertuples():
-            ends = start + 100*np.array([r.estimate, r.low, r.high])
-            whisker(ax, y + aside(r.a, GAIN), *ends, GAIN[r.a], along='x')
-    for y in range(1, len(p.domains)): ax.axhline(y - .5, c='0.85', lw=.8, zorder=0)
-
-# %% ../../nbs/experiments/498_groups.ipynb #g040
-def plot_gain(
-    scores, # main, validation, baselines and own_direction
-    p,      # Page
-):          # matplotlib Figure
-    "Joint, and Same beneath, of five methods in every cell."
-    cases = beside_rivals(scores, 'own_direction', rivals=('probe',))
-    titles = dict(item='unseen items of trained patterns', pattern='new patterns')
-    shape = dict(figsize=(7.5, 5.2), sharey=True, sharex='row', squeeze=False)
-    fig, axes = plt.subplots(2, len(p.splits), **shape)
-    for row, column in zip(axes, ('joint', 'same'), strict=True):
-        for ax, split in zip(row, p.splits, strict=True):
-            draw_gain(ax, cases[cases.split == split], column, p)
-            ax.set_xlabel(f'{METRICS[column]} (percent)')
-    for ax, split in zip(axes[0], p.splits, strict=True): ax.set_title(titles[split])
-    places = range(len(p.domains))
-    axes[0, 0].set(yticks=places, yticklabels=p.domains, ylim=(len(places) - .5, -.5))
-    fig.legend(handles=legend_of(*GAIN.values()), loc='outside upper center', ncols=len(GAIN))
-    return fig
-
 # %% ../../nbs/experiments/498_groups.ipynb #g041
 def plot(
     scores, # of other pages
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Figure
     "The groups in both worlds, and the gain of five methods (fig:groups, fig:gain, ours)."
     first, second = of_groups(scores, p.s), of_groups(second_scores(p), override(p.s, seed=SECOND))

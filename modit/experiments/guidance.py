@@ -19,7 +19,8 @@ from ..run.pipeline import get_corpus, get_model, get_rows, preference_settings
 from ..report.looks import BLACK, Look, legend_of, whisker
 from ..report.report import Table, best_variants
 from ..settings import Settings, require
-from ..report.verdicts import contrast, judge, threshold_claim, weakest_in_each_cell
+from ..report.ledger import judge, threshold_claim, weakest_in_each_cell
+from ..report.verdicts import contrast
 from ..run.page import Page
 
 # %% ../../nbs/experiments/390_guidance.ipynb #c007

@@ -6,12 +6,14 @@ __all__ = ['READS', 'SCORES', 'LOOKS', 'KINDS', 'run', 'table', 'plot', 'claims'
 # %% ../../nbs/experiments/450_jacobi.ipynb #c004
 import pandas as pd
 
-from ..run.page import Page, check_choice
+from ..run.parameters import check_choice
+from ..run.page import Page
 from ..run.pipeline import get_corpus, get_model
 from ..report.looks import look
 from ..report.report import Table, by_method
 from ..settings import CHOICES, override
-from ..report.verdicts import contrast, contrasts, judge, split_panels, weakest_in_each_cell
+from ..report.ledger import judge, weakest_in_each_cell
+from ..report.verdicts import contrast, contrasts, split_panels
 
 # %% ../../nbs/experiments/450_jacobi.ipynb #c009
 READS = ()

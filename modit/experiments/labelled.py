@@ -16,7 +16,8 @@ from ..run.pipeline import preference_settings
 from ..report.looks import BLACK, LIGHT, Look, legend_of, look
 from ..report.report import Table, by_method
 from ..settings import Settings, override
-from ..report.verdicts import contrast, contrasts, judge, split_panels
+from ..report.ledger import judge
+from ..report.verdicts import contrast, contrasts, split_panels
 from ..run.page import Page
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c007

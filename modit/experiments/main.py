@@ -24,7 +24,8 @@ from ..report.report import Table, best_variants, by_method
 from ..report.report import scored, with_hppo
 from ..report.stats import paired_bootstrap, resample_counts
 from ..store import load_arrays, stream
-from ..report.verdicts import and_also, contrast, judge, threshold_claim, weakest_in_each_cell
+from ..report.ledger import and_also, judge, threshold_claim, weakest_in_each_cell
+from ..report.verdicts import contrast
 from ..run.page import Page
 from ..settings import Settings
 

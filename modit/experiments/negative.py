@@ -22,8 +22,9 @@ from ..report.looks import BLUE, LIGHT, ORANGE, Look, legend_of, look, whisker
 from ..report.report import Table, by_method
 from ..settings import Settings, override, require
 from ..report.stats import holm, paired_bootstrap
-from ..report.verdicts import contrast, contrasts, draw_differences, judge, threshold_claim
-from ..report.verdicts import weakest_in_each_cell
+from ..report.ledger import judge, threshold_claim
+from ..report.verdicts import contrast, contrasts, draw_differences
+from ..report.ledger import weakest_in_each_cell
 from ..run.page import Page
 
 # %% ../../nbs/experiments/430_negative.ipynb #c007

@@ -13,8 +13,9 @@ from ..report.looks import look
 from ..report.report import Table, by_method
 from ..settings import Settings, override
 from ..report.stats import paired_bootstrap
-from ..report.verdicts import contrast, contrasts, judge, split_panels, threshold_claim
-from ..report.verdicts import weakest_in_each_cell
+from ..report.ledger import judge, threshold_claim
+from ..report.verdicts import contrast, contrasts, split_panels
+from ..report.ledger import weakest_in_each_cell
 from ..run.page import Page
 
 # %% ../../nbs/experiments/330_order.ipynb #c007

@@ -16,7 +16,8 @@ from ..run.pipeline import get_corpus, get_model
 from ..report.looks import look
 from ..report.report import Table, beside_rivals, best_variants, by_method
 from ..settings import require
-from ..report.verdicts import contrast, contrasts, judge, split_panels, weakest_in_each_cell
+from ..report.ledger import judge, weakest_in_each_cell
+from ..report.verdicts import contrast, contrasts, split_panels
 from ..run.page import Page
 
 # %% ../../nbs/experiments/462_own_direction.ipynb #c007

@@ -14,7 +14,8 @@ from ..run.pipeline import get_corpus, get_history, get_model
 from ..report.looks import BLACK, ORANGE, SKY, Look, legend_of, look
 from ..report.report import Table, by_method, scored
 from ..settings import Settings, override, require
-from ..report.verdicts import contrast, contrasts, draw_differences, judge, weakest_in_each_cell
+from ..report.ledger import judge, weakest_in_each_cell
+from ..report.verdicts import contrast, contrasts, draw_differences
 from ..run.page import Page
 
 # %% ../../nbs/experiments/350_pareto.ipynb #c007

@@ -8,7 +8,8 @@ __all__ = ['READS', 'SCORES', 'RANK', 'PARTS', 'CAPTION', 'AGREE', 'KEY', 'run',
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from ..run.page import read_ledger, results_folder
+from ..run.parameters import results_folder
+from ..run.page import read_ledger
 from ..run.replicate import SECOND
 from ..report.looks import BLUE, GREY, NOT_RUN, VERMILLION, Look, legend_of
 from ..report.report import Table

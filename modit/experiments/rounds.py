@@ -15,8 +15,9 @@ from ..run.pipeline import get_corpus, get_history, get_model
 from ..report.looks import look
 from ..report.report import Table, by_method, read_reported
 from ..settings import Settings, override
-from ..report.verdicts import aside, contrast, contrasts, draw_differences, judge, threshold_claim
-from ..report.verdicts import weakest_in_each_cell
+from ..report.ledger import judge, threshold_claim
+from ..report.verdicts import aside, contrast, contrasts, draw_differences
+from ..report.ledger import weakest_in_each_cell
 
 # %% ../../nbs/experiments/360_rounds.ipynb #c007
 READS = ('main',)

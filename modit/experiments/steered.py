@@ -16,7 +16,8 @@ from ..run.pipeline import get_corpus, get_model
 from ..report.looks import VERDICTS, legend_of, look
 from ..report.report import Table, beside_rivals, best_variants, by_method
 from ..report.looks import whisker
-from ..report.verdicts import contrast, judge, weakest_in_each_cell
+from ..report.ledger import judge, weakest_in_each_cell
+from ..report.verdicts import contrast
 from ..run.page import Page
 from ..settings import Settings
 

@@ -21,7 +21,8 @@ from ..report.looks import legend_of, look
 from ..report.report import Table
 from ..retrieval import search
 from ..settings import Settings, override, require
-from ..report.verdicts import contrast, contrasts, draw_differences, judge, weakest_in_each_cell
+from ..report.ledger import judge, weakest_in_each_cell
+from ..report.verdicts import contrast, contrasts, draw_differences
 from ..run.page import Page
 
 # %% ../../nbs/experiments/420_targets.ipynb #c007

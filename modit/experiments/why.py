@@ -12,7 +12,8 @@ import pandas as pd
 from .lib.evidence import above, both, chance, gaps, holds, sentences, shares
 from ..report.looks import look
 from ..report.report import beside_rivals, with_hppo
-from ..report.verdicts import because, contrast, contrasts
+from ..report.ledger import because
+from ..report.verdicts import contrast, contrasts
 from ..run.notebooks import experiments, short_name
 from ..run.page import Page
 

@@ -18,14 +18,15 @@ from typing import NamedTuple
 from ..variants import VARIANTS
 from .notebooks import executed_path, experiment_path, experiments, exported_code
 from .notebooks import page_constant, run_marker, steady_environment
-from .page import LEDGER, owner_of, redraw_page, results_folder, settings_of
+from .parameters import results_folder, settings_of
+from .page import LEDGER, owner_of, redraw_page
 from .pipeline import work_folder
 from .stages import stage_path, stages_of
 from ..report.report import read_reported
 from ..settings import Settings, load_settings, repo_root
 from .shards import cut, shard_file
 from ..store import fingerprint, runs_dir
-from ..report.verdicts import not_run, update_claims
+from ..report.ledger import not_run, update_claims
 
 # %% ../../nbs/run/250_graph.ipynb #c005
 TOGETHER = ('domain', 'pool') # made by the job of whatever asks for them

@@ -16,10 +16,11 @@ from pathlib import Path
 from .graph import has_scores, is_ledger, main_stages, page_job
 from .graph import redraw, redraw_pages, snakemake, stage_jobs
 from .notebooks import experiment_path, experiments
-from .page import open_page, redraw_page, results_folder
+from .parameters import results_folder
+from .page import open_page, redraw_page
 from ..report.report import read_reported
 from ..settings import load_settings, repo_root, require
-from ..report.verdicts import not_run, update_claims
+from ..report.ledger import not_run, update_claims
 
 # %% ../../nbs/run/252_replicate.ipynb #c005
 SECOND = 1 # seed of the second world

@@ -15,7 +15,8 @@ from scipy.stats import norm
 
 from ...report.report import read_reported
 from ...report.stats import ratio_interval
-from ...report.verdicts import because, contrast, paired, power
+from ...report.ledger import because
+from ...report.verdicts import contrast, paired, power
 from ...settings import Settings, require
 
 # %% ../../../nbs/experiments/lib/244_evidence.ipynb #v006

@@ -100,8 +100,8 @@ def label_pool(
     "Online reward and purity of every candidate (Algorithm 2)."
     candidates = np.concatenate(list(families.values()), 1)
     n, c, d = candidates.shape
-    own, pattern = np.repeat(cases.sequence, c, axis=0), np.repeat(cases.pattern, c)
-    ids = search(corpus.index, candidates.reshape(n*c, d), k, exclude=own)
+    pattern = np.repeat(cases.pattern, c)
+    ids = search(corpus.index, candidates.reshape(n*c, d), k, exclude=np.repeat(cases.sequence, c, axis=0))
     counts = corpus.pattern if counted is None else np.where(counted, corpus.pattern, -1) # no case's
     joint = score_queries(ids, corpus.labels, counts, pattern).joint.values
     same = same_at_k(corpus.pattern[ids] == pattern[:, None])

@@ -14,8 +14,8 @@ def winners(
     same,  # (n, c) purities
 ) -> np.ndarray: # (n,) candidate index
     "Best candidate of each case: highest joint, then same, then first (Algorithm 2, line 10)."
-    place = np.broadcast_to(np.arange(joint.shape[1]), joint.shape)
-    return np.lexsort((place, -same, -joint), axis=1)[:, 0]
+    index = np.broadcast_to(np.arange(joint.shape[1]), joint.shape)
+    return np.lexsort((index, -same, -joint), axis=1)[:, 0]
 
 # %% ../nbs/170_pairs.ipynb #c010
 def margin_pairs(

@@ -29,8 +29,8 @@ def implicit_scores(
     "Negative flow-matching loss of every candidate in one packed pass (s_theta, sec. HPPO)."
     D = t.shape[1]
     repeated = targets.repeat_interleave(D, 1)
-    place = torch.full((repeated.shape[1],), prefix.shape[1], device=prefix.device)
-    loss = flow_loss(model, prefix, repeated, place, t, noise, jacobi, scale=scale)
+    position = torch.full((repeated.shape[1],), prefix.shape[1], device=prefix.device)
+    loss = flow_loss(model, prefix, repeated, position, t, noise, jacobi, scale=scale)
     return -loss.unflatten(1, (-1, D)).mean(2)
 
 # %% ../nbs/180_preference.ipynb #c010
@@ -83,8 +83,8 @@ def preference_batch(
     rng,           # NumPy generator of this step
 ) -> dict:         # the rows of `preference_loss`
     "A batch of cases that have a pair, with its shared draws of time and noise."
-    kept = np.flatnonzero(losers.any(1))
-    rows = rng.choice(kept, s.hppo_batch, replace=len(kept) < s.hppo_batch)
+    with_pair = np.flatnonzero(losers.any(1))
+    rows = rng.choice(with_pair, s.hppo_batch, replace=len(with_pair) < s.hppo_batch)
     tail = centroid(corpus.items, pool.cases.tail[rows])[:, None]
     arrays = dict(prefix=corpus.items[pool.cases.prefix[rows]],
                   targets=np.concatenate([pool.candidates[rows], tail], 1),

@@ -24,7 +24,7 @@ from modit.variants import VARIANTS
 from modit.model import init_zero_layers, new_model
 from modit.ordering import Cases, prepare_corpus
 from modit.settings import load_settings
-from modit.run.shards import in_shards, labeller, shard_file
+from modit.run.shards import label_in_shards, labeller, shard_file
 from modit.data.synth import make_domain, make_world
 
 S = load_settings('smoke')
@@ -103,8 +103,8 @@ class Counted:
 ALL, SEVEN = toy(slice(0, 48)), [(0, 6), (6, 13), (13, 20), (20, 27), (27, 34), (34, 41), (41, 48)]
 KILLED = """
 import os, signal
-from test_shards import ALL, Counted, in_shards
-in_shards(Counted(20, lambda: os.kill(os.getpid(), signal.SIGKILL)), ALL.cases, {!r}, shards=7)
+from test_shards import ALL, Counted, label_in_shards
+label_in_shards(Counted(20, lambda: os.kill(os.getpid(), signal.SIGKILL)), ALL.cases, {!r}, shards=7)
 """
 
 
@@ -115,7 +115,7 @@ def test_killed_in_the_middle_only_unfinished_shards_are_labelled_again(tmp_path
     kept = {p: p.stat().st_mtime_ns for p in (tmp_path/'work').iterdir()}
     assert sorted(kept) == [shard_file(tmp_path/'work', 1, i, 7) for i in (1, 2, 3)]
     label = Counted()
-    joined = in_shards(label, ALL.cases, tmp_path/'work', shards=7)
+    joined = label_in_shards(label, ALL.cases, tmp_path/'work', shards=7)
     assert label.rows == SEVEN[3:] and saved(joined, tmp_path) == saved(ALL, tmp_path)
     assert {p: p.stat().st_mtime_ns for p in kept} == kept
 
@@ -150,13 +150,13 @@ def damages(whole):
 
 
 def test_a_damaged_shard_is_named_and_made_again(tmp_path, capsys):
-    whole = saved(in_shards(toy, ALL.cases, tmp_path, shards=7), tmp_path)
+    whole = saved(label_in_shards(toy, ALL.cases, tmp_path, shards=7), tmp_path)
     path = shard_file(tmp_path, 1, 3, 7)
     sound = path.read_bytes()
     for damage in (*damages(sound), shard_file(tmp_path, 1, 5, 7).read_bytes()):
         path.write_bytes(damage)
         label = Counted()
-        assert saved(in_shards(label, ALL.cases, tmp_path, shards=7), tmp_path) == whole
+        assert saved(label_in_shards(label, ALL.cases, tmp_path, shards=7), tmp_path) == whole
         assert label.rows == SEVEN[2:3] and path.read_bytes() == sound
         said = capsys.readouterr().out
         assert said.startswith(f'{path}: ') and said.endswith('; labelled again\n') and said.count('\n') == 1
@@ -180,16 +180,16 @@ def test_a_full_disk_leaves_whole_shards_only(tmp_path, monkeypatch):
     with monkeypatch.context() as m:
         m.setattr('os.fsync', full)
         with pytest.raises(OSError, match='cannot write .*-4-of-7.*No space left on device') as refused:
-            in_shards(label, ALL.cases, tmp_path/'work', shards=7)
+            label_in_shards(label, ALL.cases, tmp_path/'work', shards=7)
     assert '\n' not in str(refused.value)
     assert sorted((tmp_path/'work').iterdir()) == [shard_file(tmp_path/'work', 1, i, 7) for i in (1, 2, 3)]
     label.rows.clear()
-    joined = in_shards(label, ALL.cases, tmp_path/'work', shards=7)
+    joined = label_in_shards(label, ALL.cases, tmp_path/'work', shards=7)
     assert label.rows == SEVEN[3:] and saved(joined, tmp_path) == saved(ALL, tmp_path)
 
 
 def test_a_disk_that_fills_up_at_the_join_keeps_all_shards(tmp_path):
-    joined, path = in_shards(toy, ALL.cases, tmp_path, shards=7), tmp_path/'joined'
+    joined, path = label_in_shards(toy, ALL.cases, tmp_path, shards=7), tmp_path/'joined'
     old, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (3000, old[1]))
@@ -199,7 +199,7 @@ def test_a_disk_that_fills_up_at_the_join_keeps_all_shards(tmp_path):
         signal.signal(signal.SIGXFSZ, handler)
     assert len([*tmp_path.iterdir()]) == 7
     label = Counted()
-    in_shards(label, ALL.cases, tmp_path, shards=7)
+    label_in_shards(label, ALL.cases, tmp_path, shards=7)
     assert label.rows == []
 
 

@@ -125,8 +125,8 @@ def _stage(
     require(not asked or stage == 'pool', f'stage {stage} has no shards; leave --shards and --shard away')
     require(not asked or shards is not None, '--shard: of how many; give --shards as well')
     stages = _stages(stage, variant)
-    from modit.run.shards import cut, wanted_shards
-    if asked: wanted_shards(len(cut(s.hppo_cases, shards)), shard)
+    from modit.run.shards import shard_numbers, shard_slices
+    if asked: shard_numbers(len(shard_slices(s.hppo_cases, shards)), shard)
     from modit.run.pipeline import make_shard, make_stage
     from modit.run.stages import check_stage
     own = check_stage(s, stages[0], domain) == domain

@@ -24,7 +24,7 @@ from .pipeline import work_folder
 from .stages import stage_path, stages_of
 from ..report.report import read_reported
 from ..settings import Settings, load_settings, repo_root
-from .shards import cut, shard_file
+from .shards import shard_file, shard_slices
 from ..store import fingerprint, runs_dir
 from ..report.ledger import not_run, update_claims
 
@@ -101,7 +101,7 @@ def _pool_jobs(
     whole, folder = _stage_job(s, 'pool', domain), work_folder(stage_path(s, 'pool', domain))
     if s.scorers and s.of('scorers', domain) != 'column': shards = 1
     parts = []
-    for number in range(1, len(cut(s.hppo_cases, shards)) + 1):
+    for number in range(1, len(shard_slices(s.hppo_cases, shards)) + 1):
         told = f'{whole.command} --shards {shards} --shard {number}'
         path = str(shard_file(folder, 1, number, shards))
         name = f'shard_{number}_of_{whole.name}'
@@ -239,7 +239,7 @@ def run_graph(
 ):
     "Run everything a target needs, then show the main table; raises `ValueError` if a job failed."
     began = time.time()
-    if shards is not None: cut(load_settings(profile).hppo_cases, shards)
+    if shards is not None: shard_slices(load_settings(profile).hppo_cases, shards)
     snakemake(target, profile, workflow, dry, **dict(shards=shards) if shards else {})
     if not dry: _show_results(profile, time.time() - began)
 

@@ -106,15 +106,16 @@ DISPLAYED = ('label', 'page', 'reported', 'extends') # fields of a variant that 
 
 def _values(s, keys, domain):
     "Settings by name, a domain's own where there is one a domain."
-    own = [k for k in set(keys) if domain and k in PER_DOMAIN]
-    return {k: s.of(k, domain) if k in own else getattr(s, k) for k in keys}
+    by_domain = [k for k in set(keys) if domain and k in PER_DOMAIN]
+    return {k: s.of(k, domain) if k in by_domain else getattr(s, k) for k in keys}
 
 def _function(x): return x.rpartition(':')[2] if isinstance(x, str) else x # without the module
 
 def _values_of(variant):
     "The fields of a variant that are not at their default, without those that only tables show."
-    own = [f for f in fields(variant) if f.name not in DISPLAYED and getattr(variant, f.name) != f.default]
-    return {f.name: _function(getattr(variant, f.name)) for f in own}
+    numeric = [f for f in fields(variant) if f.name not in DISPLAYED]
+    changed = [f for f in numeric if getattr(variant, f.name) != f.default]
+    return {f.name: _function(getattr(variant, f.name)) for f in changed}
 
 def _constants(s, stage, domain):
     "What a stage holds by value, in a list of one or none."

@@ -40,7 +40,7 @@ from types import ModuleType
 __version__ = "0.1.0"
 
 _HOME = dict( # name: the module that defines it
-    load_settings='settings', synthetic_domain='data.crossing', synthetic_sessions='data.crossing',
+    load_settings='settings', synthetic_domain='data.synth', synthetic_sessions='data.synth',
     prepare_corpus='ordering',
     pretrain='pretrain', continue_pretraining='cpt', finetune='sft',
     labelled_pool='candidates', hppo='rounds', VARIANTS='variants',

@@ -32,7 +32,7 @@ import resource
 import sys
 from pathlib import Path
 from modit.candidates import label_pool, static_candidates
-from modit.data.crossing import synthetic_domain
+from modit.data.synth import synthetic_domain
 from modit.ordering import Corpus, prepare_corpus, training_cases
 from modit.settings import load_settings
 from modit.data.synth import load_domain, save_domain

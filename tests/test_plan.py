@@ -10,7 +10,7 @@ from modit.cost import plan
 from modit.cost.plan import KINDS, Machine, fit_machine, logged_seconds, machine_line
 from modit.cost.work import UNITS, all_work, forward_flops, host_bytes, index_bytes, item_bytes, main_runs
 from modit.cost.work import row_numbers, train_flops, training_bytes
-from modit.data.crossing import synthetic_domain
+from modit.data.synth import synthetic_domain
 from modit.flow import flow_loss
 from modit.index.engines import empty_lists
 from modit.model import new_model

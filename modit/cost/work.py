@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 
 from ..index.audit import AUDITED
-from ..data.crossing import synthetic_domain
+from ..data.synth import synthetic_domain
 from ..index.engines import list_counts
 from ..model import new_model
 from ..patterns import KMEANS_NUMBERS

@@ -61,14 +61,14 @@ def tried(
 
 # %% ../../nbs/experiments/325_loss.ipynb #l012
 def validated(
-    p:Page,     # steps
+    p:Page,     # the run
     domain:str, # domain
 ) -> pd.DataFrame: # KEYS, domain, step, valid_joint, valid_same
     "Joint and Same on the validation slice along one round, for every setting."
     sft = validate(get_model(p.s, 'sft', domain), get_corpus(p.s, domain), p.s)
     start, rows = pd.DataFrame([dict(domain=domain, step=0) | sft]), []
     for row in tried(p):
-        history = get_history(override(p.s, off_policy_steps=p.steps, **row), domain, 'off_policy')
+        history = get_history(override(p.s, **row), domain, 'off_policy')
         rows.append(pd.concat([start, history[[*start]]]).assign(**row))
     return pd.concat(rows)
 
@@ -111,7 +111,7 @@ def saturation(
 WATCHED = (GRID[3], GRID[0]) # beside the profile's own
 
 def margin_rows(
-    p:Page,     # steps, batches
+    p:Page,     # batches
     domain:str, # domain
 ) -> pd.DataFrame: # KEYS, domain, step, right, saturated, on_wrong
     "Saturation along the round."
@@ -120,9 +120,9 @@ def margin_rows(
     found = []
     watched = [own, *(own | dict(zip(KEYS, row, strict=False)) for row in WATCHED)]
     for row in [row for row in tried(p) if row in watched]:
-        s = override(p.s, off_policy_steps=p.steps, **row)
+        s = override(p.s, **row)
         shared = shared_batches(p, s, get_corpus(p.s, domain))
-        for i, step in enumerate(p.steps):
+        for i, step in enumerate(s.off_policy_steps):
             policy = get_model(s, 'off_policy', domain, i)
             x = torch.cat([pressed(policy, sft, rows, s) for rows in shared])
             found.append(row | dict(domain=domain, step=step) | saturation(x))
@@ -168,7 +168,7 @@ def gradient_facts(
 
 # %% ../../nbs/experiments/325_loss.ipynb #l027
 def run(
-    p:Page, # steps, batches
+    p:Page, # batches
 ) -> dict:  # loss_grid: what validation said; loss_margins: saturation; loss_gradients: at SFT
     "Train a round under every setting and validate it; measure both terms."
     grid = pd.concat([validated(p, name) for name in p.domains], ignore_index=True)
@@ -217,7 +217,7 @@ def table(
     return {
         'tab-loss': Table(ranked(grid, p.s), 'Validation Joint (percent) of the best checkpoint.', percent),
         'tab-loss-steps': Table(along_steps(grid), 'Validation Joint (percent) along one round, mean over '
-                                'domains; step 0 is SFT.', ('0', *map(str, p.steps))),
+                                'domains; step 0 is SFT.', ('0', *map(str, p.s.off_policy_steps))),
         'tab-loss-margins': Table(watched, 'Percent: ranked rightly, beyond 2, weight on wrong pairs.',
                                   ('right', 'saturated', 'on_wrong')),
         'tab-loss-gradients': Table(scores['loss_gradients'], 'Gradients at SFT: what is common to batches, '

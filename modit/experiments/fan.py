@@ -100,8 +100,10 @@ def pair_facts(
     length = np.linalg.norm(d, axis=1)
     square = ((d.sum(0)**2).sum() - (d**2).sum())/max(n*(n - 1), 1)
     along = {name: float(((d*way[rows]).sum(1)/length).mean()) for name, way in ways.items()}
-    return dict(kept=n, best=float(pool.joint.max(1).mean()), length=float(length.mean()),
-                common=float(max(square, 0)**.5), purer=float(lead(pool.same).mean())) | along
+    common = float(max(square, 0)**.5)
+    cosine = float(d.mean(0) @ ways['probe'][0])/max(common, 1e-9)
+    return dict(kept=n, best=float(pool.joint.max(1).mean()), length=float(length.mean()), common=common,
+                common_probe=cosine, purer=float(lead(pool.same).mean())) | along
 
 # %% ../../nbs/experiments/345_fan.ipynb #f019
 FAMILIES = {'static': ('static',), 'policy': ('policy',), 'static, policy': ('static', 'policy'),
@@ -168,8 +170,8 @@ def table(
     "Places of the served query by scale and guide, moves with intervals, pairs (tab:fan-*, ours)."
     served = scores['fan_moves']
     means = served.groupby(['split', 'domain', 'guide', 'scale'])[['attr', 'same', 'joint', *WAYS]].mean()
-    common = ('Winners minus losers of the first pool: length, common part, how much purer winners are, and '
-              'mean cosine with each direction; best is the mean Joint of the best candidate.')
+    common = ('Winners minus losers of the first pool: length, common part, its cosine with the predictor, '
+              'how much purer winners are, mean cosine with each direction; best: mean of the best Joint.')
     at_scales = 'SFT at every scale, by whose unconditional velocity guides; place along each direction.'
     return {'tab-fan': Table(means.reset_index(), at_scales),
             'tab-fan-moves': Table(against_one(served, p), 'Places along each direction, minus scale 1.'),

@@ -147,7 +147,8 @@ def lengths():
 def deviations():
     rows = pd.read_csv(ROOT/'figures'/'mini'/'tab-deviations.csv')
     mistakes = rows.status.str.contains('mistake').sum()
-    return [f'{len(rows)} things differ from the paper', f'{mistakes} of them mistakes to be mended']
+    said = 'a mistake' if mistakes == 1 else 'mistakes'
+    return [f'{len(rows)} things differ from the paper', f'{mistakes} of them {said} to be mended']
 
 
 def quarter():

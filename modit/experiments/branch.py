@@ -109,7 +109,7 @@ def score_preferences(
     models = dict(SFT=get_model(p.s, 'sft', domain))
     said = []
     for scale in implicit_scales(p):
-        s = override(p.s, score_scale=scale, anchor_scale=scale)
+        s = override(p.s, score_scale=scale)
         for kind in KINDS:
             models[scored_by(kind, scale)] = get_model(s, kind, domain)
             history = get_history(s, domain, kind).rename(columns=dict(method='kind'))

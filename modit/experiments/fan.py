@@ -74,11 +74,12 @@ def moves(
     cases = sample_cases(corpus, split, min(s.density_cases, p.cases or s.density_cases), s)
     rows = []
     ways = directions(p, corpus, cases, serve(sft, corpus, cases, s, 1.))
+    mean = average_pool(corpus, cases)
     for guide in p.guides:
         guided_by(sft, None if guide == 'sft' else get_model(s, guide, domain))
         for scale in with_serving_scale(p.scales, s):
             queries = serve(sft, corpus, cases, s, scale)
-            places = {name: (queries*way).sum(1) for name, way in ways.items()}
+            places = {name: ((queries - mean)*way).sum(1) for name, way in ways.items()}
             found = score_cases(queries, corpus, cases, s)[['case', 'pattern', 'attr', 'same', 'joint']]
             named = dict(domain=domain, split=split, method=at(guide, scale), guide=guide, scale=scale)
             rows.append(found.assign(**named, **places))
@@ -172,7 +173,7 @@ def table(
     means = served.groupby(['split', 'domain', 'guide', 'scale'])[['attr', 'same', 'joint', *WAYS]].mean()
     common = ('Winners minus losers of the first pool: length, common part, its cosine with the predictor, '
               'how much purer winners are, mean cosine with each direction; best: mean of the best Joint.')
-    at_scales = 'SFT at every scale, by whose unconditional velocity guides; place along each direction.'
+    at_scales = 'SFT at every scale, by whose unconditional velocity guides; places, from the average.'
     return {'tab-fan': Table(means.reset_index(), at_scales),
             'tab-fan-moves': Table(against_one(served, p), 'Places along each direction, minus scale 1.'),
             'tab-fan-pairs': Table(scores['fan_pairs'], common, ('best', 'purer'))}

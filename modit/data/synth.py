@@ -59,7 +59,7 @@ class Patterns:
 
 # %% ../../nbs/data/030_synth.ipynb #c015
 def draw_patterns(
-    world:World,
+    world:World, # super-patterns that all domains share
     c:dict, # constants of the domain
     n:int,  # patterns
     rng,    # NumPy generator
@@ -78,7 +78,7 @@ def draw_patterns(
 
 # %% ../../nbs/data/030_synth.ipynb #c018
 def pattern_logit(
-    patterns:Patterns,
+    patterns:Patterns, # of the domain
     c:dict,   # constants: b0, ku, kg, noise
     rng,      # NumPy generator
 ) -> np.ndarray: # (C,)
@@ -89,7 +89,7 @@ def pattern_logit(
 
 # %% ../../nbs/data/030_synth.ipynb #c021
 def scatter(
-    world:World,
+    world:World, # modality offsets
     c:dict, # constants: gap, sigma, tau, kw
     centre, # (n, d) centre of each item's pattern
     axes,   # (n, J, d) axes of each item's pattern
@@ -130,7 +130,7 @@ class Domain:
 
 # %% ../../nbs/data/030_synth.ipynb #c031
 def make_domain(
-    world:World,
+    world:World, # what all domains share
     name:str,   # domain
     s:Settings, # seed, items, clusters, attribute_shift
     c:dict|None=None, # constants, by default the frozen ones
@@ -171,7 +171,7 @@ def session_constants() -> dict:
 
 # %% ../../nbs/data/030_synth.ipynb #c036
 def raw_sequences(
-    world:World,
+    world:World, # what all domains share
     n:int,      # sessions
     length:int, # items a session
     hop:float,  # chance of a hop before each item
@@ -205,7 +205,7 @@ def world_constants(
 
 # %% ../../nbs/data/030_synth.ipynb #c044
 def save_domain(
-    domain:Domain,
+    domain:Domain, # items in memory, or mapped from a file
     path,   # file
 ):
     "Write a domain atomically, its items in a table beside the file unless they lie in one."

@@ -5,8 +5,6 @@ __all__ = ['READS', 'SCORES', 'WAYS', 'GUIDES', 'FAMILIES', 'pocket_axis', 'dire
            'with_steps', 'pairs', 'run', 'against_one', 'table', 'plot', 'claims']
 
 # %% ../../nbs/experiments/345_fan.ipynb #f004
-from dataclasses import replace
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd

@@ -77,7 +77,9 @@ STAGES = dict(
     told=Stage(PREFERRED, (*MODEL, 'preference_run', *ROUND, 'prefix_len', 'hppo_steps'), ('conditioned',),
                maker='modit.experiments.frontier:make_conditioned'),
     fewer=Stage(PREFERRED, _preference_reads(VARIANTS['off_policy']), ('fewer',),
-                maker='modit.experiments.labelled:make_fewer'))
+                maker='modit.experiments.labelled:make_fewer'),
+    steps=Stage(PREFERRED, (*_preference_reads(VARIANTS['off_policy']), 'guidance_scales', 'reward_items'),
+                ('steps',), maker='modit.experiments.fan:make_steps'))
 STAGES |= {name: Stage(PREFERRED, _preference_reads(v), _preference_code(v)) for name, v in VARIANTS.items()}
 GENERATED = ('super_patterns',) # what only the synthetic world has
 FOLDER_STAGES = {name: stage for name, stage in STAGES.items() if name != 'domain'} | dict(

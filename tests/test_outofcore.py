@@ -65,7 +65,7 @@ def test_a_domain_need_not_fit_in_memory(tmp_path):
 
 
 def test_a_domain_drawn_to_disk_is_the_one_drawn_in_memory(tmp_path):
-    there = make_domain(make_world(S), 'D1', S, tmp_path/'D1.npy')
+    there = make_domain(make_world(S), 'D1', S, path=tmp_path/'D1.npy')
     assert isinstance(there.items, np.memmap)
     for name, value in vars(D1).items(): assert np.array_equal(value, getattr(there, name)), name
     save_domain(there, tmp_path/'D1.safetensors')

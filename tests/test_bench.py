@@ -205,7 +205,8 @@ def test_a_file_of_another_machine_is_refused(tmp_path):
     path = tmp_path/'growth.csv'
     grow([Point('flat', 100)], S, path, power)
     path.write_text(path.read_text().replace(growth.PROCESSOR, 'Another'))
-    with pytest.raises(ValueError, match='growth.csv is of Another, this is .*; delete the file$'): read_growth(path)
+    with pytest.raises(ValueError, match='growth.csv is of Another, this is .*; delete the file$'):
+        read_growth(path)
 
 
 def test_only_what_no_file_has_is_measured(tmp_path, monkeypatch):

@@ -51,7 +51,8 @@ def _seeds(path): # list of ids, or (n, d) array
 _Profile = Annotated[str, 'a profile of settings.ini']
 _Folders = Annotated[str, 'with embeddings.npy and items.csv, one for each domain', dict(nargs='+')]
 _Overrides = Annotated[str, 'settings that differ, as JSON']
-_Seeds = Annotated[str, 'a file of ids, one a line; .npy: of vectors; -: stdin', dict(required=True, opt=True)]
+_Seeds = Annotated[str, 'a file of ids, one a line; .npy: of vectors; -: stdin',
+                   dict(required=True, opt=True)]
 _Model = Annotated[str, 'a folder that modit fit wrote']
 _Items = Annotated[str, 'the folder of its domain; the one that the model lies in without']
 

@@ -16,7 +16,7 @@ from modit.run import pipeline, stages
 from modit.run.command import main
 from modit.data.folder import find_folder, folder_key, problems, read_facts, read_folder, write_folder
 from modit.serving.check import check_folder
-from modit.serving.fit import settings_of
+from modit.serving.proposal import settings_of
 from modit.serving.proposal import propose, write_facts
 from modit.ordering import prepare_corpus
 from modit.patterns import ROLES
@@ -351,7 +351,7 @@ KILLED = """
 import os, sys
 from modit import training
 from modit.run import pipeline
-from modit.serving.fit import settings_of
+from modit.serving.proposal import settings_of
 save, left = training.save_checkpoint, [1]
 def last_word(path, *given, **facts):
     save(path, *given, **facts)

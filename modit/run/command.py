@@ -149,7 +149,7 @@ def _check(
     "say what is wrong with data, and what to expect of them"
     load_settings(profile)
     from modit.serving.check import check_folder
-    from modit.serving.fit import settings_of
+    from modit.serving.proposal import settings_of
     bad = 0
     for path in folder:
         facts, trouble = check_folder(path, profile, threshold, scorer)

@@ -1733,6 +1733,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                              'modit.store.fingerprint': ('store.html#fingerprint', 'modit/store.py'),
                              'modit.store.load_arrays': ('store.html#load_arrays', 'modit/store.py'),
                              'modit.store.load_table': ('store.html#load_table', 'modit/store.py'),
+                             'modit.store.lock_file': ('store.html#lock_file', 'modit/store.py'),
                              'modit.store.named': ('store.html#named', 'modit/store.py'),
                              'modit.store.open_rows': ('store.html#open_rows', 'modit/store.py'),
                              'modit.store.runs_dir': ('store.html#runs_dir', 'modit/store.py'),

@@ -10,7 +10,7 @@ __all__ = ['MAKERS', 'HISTORY', 'get_domain', 'get_pool', 'get_corpus', 'get_mod
 
 # %% ../../nbs/run/220_pipeline.ipynb #0090c183
 import shutil
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from .shards import labeller
 from .stages import STAGES, check_stage, stage_path
 from ..settings import Settings
 from ..sft import finetune
-from ..store import atomic_write, load_arrays, named
+from ..store import atomic_write, load_arrays, lock_file, named
 from ..training import load_checkpoint, on_main, processes, save_checkpoint
 from ..variants import VARIANTS
 
@@ -197,20 +197,8 @@ def maker_of(
     return make_preference if stage in VARIANTS else MAKERS[stage]
 
 # %% ../../nbs/run/220_pipeline.ipynb #c047
-@contextmanager
-def _stage_lock(
-    path, # of the result
-):
-    "Let one process at a time make a result, or one group of processes."
-    if not processes().is_main_process: return (yield)
-    folder = path.parent/'.locks'
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder/path.stem, 'w') as f:
-        try:
-            import fcntl
-            fcntl.flock(f, fcntl.LOCK_EX)
-        except ImportError: pass # no such locks here: the result is made twice and is the same
-        yield
+def _stage_lock(path): # one process at a time makes a result, or one group of processes
+    return lock_file(path.parent/'.locks'/path.stem) if processes().is_main_process else nullcontext()
 
 # %% ../../nbs/run/220_pipeline.ipynb #c049
 def make_stage(

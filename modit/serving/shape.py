@@ -186,7 +186,8 @@ class Shape:
         most = {self.distinct: 1} if isinstance(self.distinct, str) else self.distinct or {}
         one = isinstance(most, dict) and len(most) < 2
         require(one, f'distinct {most!r}: give one column, as {{"shop": 2}}')
-        require(isinstance(self.judged, dict), f'judged {self.judged!r}: give marks by id, as {{"shoe-17": 1}}')
+        given = isinstance(self.judged, dict)
+        require(given, f'judged {self.judged!r}: give marks by id, as {{"shoe-17": 1}}')
         self.__dict__.update(
             where=_several(self.where), threshold=tuple(map(_condition, _several(self.threshold))),
             without=_ids(self.without), unlike=_ids(self.unlike),

@@ -20,7 +20,7 @@ from numpy.lib.format import open_memmap, write_array_header_1_0
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save
 
-from .settings import repo_root, require
+from .settings import clone_root, require
 
 # %% ../nbs/010_store.ipynb #c005
 def stream(
@@ -40,9 +40,15 @@ def fingerprint(
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 # %% ../nbs/010_store.ipynb #c013
-def runs_dir() -> Path: # the folder of all stored runs
-    "Where stored stages, executed notebooks, marks and locks lie: $MODIT_RUNS, or runs/ in the repository."
-    return Path(os.environ.get('MODIT_RUNS') or repo_root()/'runs')
+def runs_dir(
+    folders=(), # of domains of one's own
+) -> Path:      # the folder of all stored runs
+    "Where stages, notebooks, marks and locks lie: $MODIT_RUNS, or runs/ of the clone, or beside one's data."
+    given, clone = os.environ.get('MODIT_RUNS'), clone_root()
+    if given: return Path(given)
+    if clone: return clone/'runs'
+    own = [Path(x).parent for x in folders if Path(x).is_absolute()]
+    return next(iter(own), Path.cwd())/'modit-runs'
 
 # %% ../nbs/010_store.ipynb #c016
 @contextmanager

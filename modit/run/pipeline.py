@@ -40,7 +40,8 @@ from ..variants import VARIANTS
 
 # %% ../../nbs/run/220_pipeline.ipynb #c018
 def _stored_domain(s, name): return load_domain(make_stage(s, 'domain', name)) # as it was generated
-def get_domain(s, name, rows=None): return own_domain(s, name, rows) if s.folders else _stored_domain(s, name)
+def get_domain(s, name, rows=None): return _own(s, name, rows) if s.folders else _stored_domain(s, name)
+def _own(s, name, rows): return replace(own_domain(s, name, rows), name=name) # whatever its folder is called
 def _own_folder(s, name): return find_folder(s.of('folders', name)) if s.folders else None
 def get_pool(s, domain): return Pool.load(make_stage(s, 'pool', domain)) # the first, labelled pool
 

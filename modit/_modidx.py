@@ -1727,6 +1727,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                      'modit.serving.shape.where': ('serving/shape.html#where', 'modit/serving/shape.py')},
             'modit.settings': { 'modit.settings.Settings.of': ('settings.html#settings.of', 'modit/settings.py'),
                                 'modit.settings._above': ('settings.html#_above', 'modit/settings.py'),
+                                'modit.settings._announce': ('settings.html#_announce', 'modit/settings.py'),
                                 'modit.settings._refuse_unknown': ('settings.html#_refuse_unknown', 'modit/settings.py'),
                                 'modit.settings._wrong_range': ('settings.html#_wrong_range', 'modit/settings.py'),
                                 'modit.settings.check_ranges': ('settings.html#check_ranges', 'modit/settings.py'),

@@ -12,6 +12,7 @@ import configparser
 import difflib
 import warnings
 from dataclasses import fields, replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -39,12 +40,14 @@ def repo_root(
     return clone_root(start) or (carried if carried.is_dir() else package.parent)
 
 # %% ../nbs/002_settings.ipynb #c008d
+@cache
+def _announce(path): warnings.warn(f'settings are those of {path}', stacklevel=2) # once
+
 def settings_path() -> Path:
     "The settings file that is read here, with a warning where it is neither the clone's nor the package's."
     for path in (x/'settings.ini' for x in _above('.')):
         if path.exists() and 'seq_len' in path.read_text(errors='ignore'):
-            said = f'settings are those of {path}'
-            if path.parent != clone_root(): warnings.warn(said, stacklevel=2) # once
+            if path.parent != clone_root(): _announce(path)
             return path
     return repo_root()/'settings.ini'
 

@@ -5,8 +5,9 @@ import pytest
 
 from modit.serving.forecast import fit_forecast, forecast
 from modit.serving.shape import (
-    POOL, Shape, contrast, distinct, diverse, feedback_direction, moved_by, nearest, score_parts,
-    shaped_list, where)
+    POOL, Shape, contrast, distinct, diverse, moved_by, nearest, query_parts, score_parts, shaped_list,
+    split_options, with_feedback)
+from modit.serving.where import where
 from modit.store import HalfRows
 
 SEEDS = range(4)  # of the random numbers
@@ -118,16 +119,14 @@ def test_marks_move_by_the_good_minus_the_bad(seed):
 @pytest.mark.parametrize('seed', SEEDS)
 def test_parts_of_a_query_sum_up_to_it_and_scores_to_theirs(seed):
     rng = np.random.default_rng(seed)
-    items, (mean, policy, *ways) = drawn(seed)[0], unit(rng.normal(size=(5, 12)))
-    query, parts = .7*mean + .3*policy, moved_by(dict(seeds=.7*mean, policy=.3*policy))
-    query = unit(query)
-    for name, way, length in zip(('predictor', 'surroundings', 'predictor'), ways, (.4, .8, .2), strict=True):
-        query = unit(query + length*way)
-        parts = moved_by(parts, **{name: length*way})
-    assert np.allclose(sum(parts.values()), query, atol=1e-6)
+    items, (mean, policy, probe, away, way) = drawn(seed)[0], unit(rng.normal(size=(5, 12)))
+    by_hand = unit(unit(.7*mean + .3*policy) + .4*probe)
+    by_hand = unit(unit(by_hand + .8*away) + .2*way)
+    parts = moved_by(query_parts(mean, policy, probe, away, .3, .4, .8), feedback=.2*way)
+    assert np.allclose(sum(parts.values()), by_hand, atol=1e-6)
     table = score_parts(items, parts)
-    assert list(table) == ['from_seeds', 'from_policy', 'from_predictor', 'from_surroundings']
-    assert np.allclose(table.sum(axis=1), items @ query, atol=1e-6)
+    assert list(table) == [f'from_{x}' for x in ('seeds', 'policy', 'predictor', 'surroundings', 'feedback')]
+    assert np.allclose(table.sum(axis=1), items @ by_hand, atol=1e-6)
 
 
 class Goods:
@@ -140,6 +139,8 @@ class Goods:
         unknown = [x for x in names if x not in self.ids]
         if unknown: raise ValueError(f'{what} {unknown[0]!r} is unknown')
         return np.array([self.ids.index(x) for x in names], np.int64)
+
+    def is_seed(self, x, rows): return self.hidden
 
 
 def density(x): return x[:, 0]
@@ -154,16 +155,17 @@ def test_all_wishes_at_once_are_met(seed, diversity):
     shape = Shape(where=['price<30', 'shop!=b'], threshold=['density>-.2', -.5], without=goods.ids[:9],
                   unlike=[goods.ids[order[3]]], judged={goods.ids[order[0]]: 1, goods.ids[order[1]]: 0},
                   distinct=dict(price=2), diversity=diversity)
-    way = feedback_direction(shape, goods, items[:2])
-    assert np.allclose(way, contrast(items[order[:4:1]][[0, 1, 3]], [1, 0, 0]), atol=1e-6)
-    query, counts, by_hand = unit(goods.query + shape.feedback*way), {}, []
+    way = unit(items[order[0]] - items[[order[1], order[3]]].mean(0))
+    query, counts, by_hand = unit(goods.query + .2*way), {}, []
+    parts = with_feedback(shape, goods, items[:2], dict(seeds=goods.query))
+    assert np.allclose(sum(parts.values()), query, atol=1e-6)
     for i in ranked(items, query):
         price = columns.price[i]
         fine = price < 30 and columns['shop'][i] != 'b' and items[i, 0] > -.2 and items[i] @ query >= -.5
         if not fine or goods.hidden[i] or i < 9 or i in (order[0], order[1], order[3]): continue
         counts[price] = counts.get(price, 0) + 1
         if counts[price] <= 2: by_hand.append(i)
-    scores, rows = shaped_list(shape, goods, query, 7, goods.hidden, density)
+    scores, rows = shaped_list(shape, goods, query, 7, None, None, density)
     if not diversity: assert rows.tolist() == by_hand[:7]
     else:
         near = by_hand[:7*POOL]
@@ -173,13 +175,21 @@ def test_all_wishes_at_once_are_met(seed, diversity):
 
 def test_unlike_alone_is_held_against_the_seeds():
     goods = Goods(0)
-    x, no = goods.items[:3], ['item 20', 'item 30']
-    way = unit(x.mean(0) - goods.items[[20, 30]].mean(0))
-    for shape in (Shape(unlike=no), Shape(judged=dict.fromkeys(no, 0))):
-        assert np.allclose(feedback_direction(shape, goods, x), way, atol=1e-5)
-    assert feedback_direction(Shape(), goods, x) is None
+    x, no, parts = goods.items[:3], ['item 20', 'item 30'], dict(seeds=goods.query)
+    moved = unit(goods.query + .5*unit(x.mean(0) - goods.items[[20, 30]].mean(0)))
+    for wish in (dict(unlike=no), dict(judged=dict.fromkeys(no, 0))):
+        ours = with_feedback(Shape(**wish, feedback=.5), goods, x, parts)
+        assert np.allclose(sum(ours.values()), moved, atol=1e-5)
+    assert with_feedback(Shape(), goods, x, parts) is parts
     with pytest.raises(ValueError, match='marks do not differ'):
-        feedback_direction(Shape(judged=dict.fromkeys(no, 1)), goods, x)
+        with_feedback(Shape(judged=dict.fromkeys(no, 1)), goods, x, parts)
+
+
+def test_fewer_than_asked_are_told_in_one_line():
+    goods = Goods(0)
+    with pytest.warns(UserWarning, match='^k: 300 items asked, and [0-9]+ meet the conditions$') as said:
+        rows = shaped_list(Shape(where='price<5'), goods, goods.query, 300, None, None, density)[1]
+    assert len(said) == 1 and len(rows) == ((goods.columns.price < 5) & ~goods.hidden).sum()
 
 
 @pytest.mark.parametrize('wish, said', [
@@ -193,14 +203,14 @@ def test_unlike_alone_is_held_against_the_seeds():
     (dict(judged={'item 1': float('nan')}), 'give 0, 1'), (dict(judged=['item 1']), 'give marks by id'),
     (dict(distinct='town'), "no column 'town'; the columns are"),
     (dict(distinct=dict(shop='few')), 'give 1 or more'), (dict(distinct=['shop']), 'give one column'),
-    (dict(diversity=1.1), 'a number from 0 to 1'), (dict(diversity=None), 'a number from 0 to 1'),
-    (dict(feedback='far'), 'a number from 0 to 10')])
+    (dict(diversity=1.1), 'a number from 0 to 1'), (dict(diversity='x'), 'a number from 0 to 1'),
+    (dict(feedback='far'), 'a number from 0 to 10'), (dict(wear=1), "'wear' is no option of a list")])
 def test_a_wish_that_cannot_be_met_is_refused_in_one_line(wish, said):
     goods = Goods(0)
     with pytest.raises(ValueError) as refusal:
-        shape = Shape(**wish)
-        feedback_direction(shape, goods, goods.items[:2])
-        shaped_list(shape, goods, goods.query, 5, goods.hidden, density)
+        shape = split_options(wish)[0]
+        with_feedback(shape, goods, goods.items[:2], dict(seeds=goods.query))
+        shaped_list(shape, goods, goods.query, 5, None, None, density)
     assert said in str(refusal.value) and '\n' not in str(refusal.value)
 
 

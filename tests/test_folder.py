@@ -85,6 +85,7 @@ SAID = {
     'blank label': (dict(attribute=with_label(4, '')), 'attribute, row 4: blank'),
     'NaN score': (dict(attribute=with_label(4, 'nan')), 'attribute, row 4: blank'),
     'word': (dict(attribute=with_label(4, 'maybe')), 'attribute, row 4: neither 0 or 1 nor a score'),
+    'class names': (dict(attribute=np.where(D1.attribute, 'boot', 'shoe')), "words, such as 'shoe'; write 1 for"),
     'infinite score': (dict(attribute=with_label(4, 'inf')), 'attribute, row 4: neither'),
     'scores': (dict(attribute=np.linspace(0, .8, N)), 'scores from 0 to 0.8 without a threshold'),
     'blank pattern': (dict(pattern=['', *['a', 'b']*(N//2 - 1), 'c']), 'pattern, row 0: blank'),
@@ -265,6 +266,15 @@ def test_proposals_leave_room_to_train(good):
     found = propose(read_folder(good))
     assert found['heldout_clusters'] + found['valid_clusters'] < found['clusters'] == 12
     assert found['prefix_len'] < found['seq_len'] and max(found['tail_depths']) == found['seq_len']//4
+
+
+@pytest.mark.parametrize('positives', [400, 600, 800])
+def test_few_positives_fit_the_default_profile(tmp_path, positives):
+    items = stream(0, 'few', positives).normal(size=(2*positives, 8)).astype(np.float32)
+    path = write(tmp_path/'few', embeddings=items, ids=range(len(items)), attribute=np.arange(len(items)) % 2)
+    lines, wrong = check_folder(path, 'mini')
+    assert lines and not wrong
+    assert settings_of(path).pretrain_targets < settings_of(path).seq_len
 
 
 def test_check_says_what_to_expect_and_keeps_what_stands_there(good):

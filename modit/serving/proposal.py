@@ -27,7 +27,8 @@ _ENOUGH = 5000 # positives, about, that patterns are proposed from
 def _positives_by_pattern(domain, clusters):
     "Positives of each pattern (C,), of those found by k-means among some unless they are given."
     if domain.pattern is not None: return np.bincount(domain.pattern[domain.attribute], minlength=clusters)
-    positives, some = np.flatnonzero(domain.attribute), np.zeros(len(domain.items), bool)
+    positives = np.flatnonzero(domain.attribute)
+    some = np.zeros(len(domain.items), bool)
     some[positives[::max(1, len(positives)//_ENOUGH)]] = True
     pattern = find_patterns(domain.items, some, clusters, 0)[1]
     return np.bincount(pattern[domain.attribute], minlength=clusters)
@@ -102,4 +103,6 @@ def settings_of(
     require(len({x['dim'] for x in facts}) == 1, f'dimensions differ ({dims}); embed all with one model')
     values = pd.DataFrame(facts)[[*_ONE_EACH, 'domain', 'folder']].to_dict('list')
     values |= dict(domains=values.pop('domain'), folders=values.pop('folder'))
-    return load_settings(profile, **(values | _shared_settings(facts) | overrides))
+    shared = _shared_settings(facts)
+    shared['pretrain_targets'] = min(load_settings(profile).pretrain_targets, shared['seq_len'] - 1)
+    return load_settings(profile, **(values | shared | overrides))

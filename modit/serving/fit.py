@@ -100,7 +100,8 @@ def _markdown_table(frame): # of text
 # %% ../../nbs/serving/258_fit.ipynb #c019
 def _verdict(r, same_lost):
     "A sentence about the policy's Joint on a split against a rival, and about Same where it is lost."
-    rival, where = r.what.removeprefix('policy - '), f'On the {r.split} split ({in_patterns(r.patterns)})'
+    rival = r.what.removeprefix('policy - ')
+    where = f'On the {r.split} split ({in_patterns(r.patterns)})'
     if r.patterns < FEW:
         return f'{where} nothing can be judged: {100*r.estimate:+.1f} points of Joint against `{rival}`.'
     word = 'above' if r.low > 0 else 'below' if r.high < 0 else ''
@@ -119,7 +120,8 @@ def _verdict_words(rows):
 # %% ../../nbs/serving/258_fit.ipynb #c020
 def _model_card(retriever):
     "README.md of a model's folder, of its settings and of what is known about it."
-    s, about = retriever.settings, retriever.about
+    s = retriever.settings
+    about = retriever.about
     rows = about['metrics']
     facts = about['data'] | dict(
         name=retriever.name, stage=about['stage'], items=about['items'], dim=s.dim, k=s.k, m=s.prefix_len,

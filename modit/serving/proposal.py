@@ -44,7 +44,9 @@ def propose(
     long = [x for x in _LENGTHS if (counts >= 4*x).sum() >= max(FEWEST, clusters/2)]
     length = max(long, default=SHORTEST)
     k = _within((np.median(counts[counts >= length]) - length)//10*10, 10, 50)
-    held, tail, rows = int((counts >= length + k).sum()), length//4, _within(positives, 1000, 10_000)
+    held = int((counts >= length + k).sum())
+    tail = length//4
+    rows = _within(positives, 1000, 10_000)
     return dict(clusters=clusters, heldout_clusters=_within(min(clusters/5, held/2), 1, 50),
                 valid_clusters=_within(min(clusters/10, held/4), 1, 20), train_rows=rows,
                 normal_share=.2 if domain.labelled.all() else 0., repetition=1 if rows >= 2000 else 3,

@@ -11,6 +11,8 @@ import hashlib
 import importlib
 import json
 import os
+import platform
+import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,16 +85,28 @@ def atomic_write(
     with whole_file(path) as f: f.write(data.encode() if isinstance(data, str) else data)
 
 # %% ../nbs/010_store.ipynb #c020f
+def _by_whom(file): # holds a lock, as they wrote into it
+    file.seek(0)
+    return file.read() or 'another process'
+
 def lock_file(
     path:Path, # of the lock
     wait=True, # until others let go
+    doing='',  # meanwhile, said to those who wait; nothing where it is short
 ):             # an open file, which holds the lock until it is closed
     "Lock out other processes; raises `BlockingIOError` where another one is in, unless it waits."
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = open(path, 'w')
+    file = open(path, 'a+')
     try: import fcntl
     except ImportError: return file # no such locks here: run one process at a time
-    fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    try: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if not wait: raise
+        if doing: print(f'modit: waiting for {_by_whom(file)}', file=sys.stderr, flush=True)
+        fcntl.flock(file, fcntl.LOCK_EX)
+    file.truncate(0)
+    me = f'process {os.getpid()} on {platform.node()}, which {doing}'
+    if doing: print(me, end='', file=file, flush=True)
     return file
 
 # %% ../nbs/010_store.ipynb #c022

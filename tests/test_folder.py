@@ -1,8 +1,12 @@
 """Domains that are folders: every mistake has its line, and what is sound trains like any other domain."""
+import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 
@@ -23,7 +27,7 @@ from modit.patterns import ROLES
 from modit.retrieval import check_embeddings
 from modit.data.sessions import mixed_sessions, sessions_of
 from modit.settings import Settings, load_settings, override
-from modit.store import stream
+from modit.store import lock_file, stream
 from modit.data.synth import make_domain, make_world
 
 S = load_settings('smoke')
@@ -85,7 +89,8 @@ SAID = {
     'blank label': (dict(attribute=with_label(4, '')), 'attribute, row 4: blank'),
     'NaN score': (dict(attribute=with_label(4, 'nan')), 'attribute, row 4: blank'),
     'word': (dict(attribute=with_label(4, 'maybe')), 'attribute, row 4: neither 0 or 1 nor a score'),
-    'class names': (dict(attribute=np.where(D1.attribute, 'boot', 'shoe')), "words, such as 'shoe'; write 1 for"),
+    'class names': (dict(attribute=np.where(D1.attribute, 'boot', 'shoe')),
+                    "words, such as 'shoe'; write 1 for"),
     'infinite score': (dict(attribute=with_label(4, 'inf')), 'attribute, row 4: neither'),
     'scores': (dict(attribute=np.linspace(0, .8, N)), 'scores from 0 to 0.8 without a threshold'),
     'blank pattern': (dict(pattern=['', *['a', 'b']*(N//2 - 1), 'c']), 'pattern, row 0: blank'),
@@ -349,6 +354,21 @@ def test_folders_train_and_the_store_knows_their_content(two):
     assert changed == list(keys) # raw sequences are of training items, and who trains follows from the labels
     with pytest.raises(ValueError, match='stage .domain. is unknown'):
         stages.stage_key(s, 'domain', 'first')
+
+
+def test_who_waits_says_for_whom(two, capsys):
+    s = settings_of(two, 'smoke', **TINY)
+    path = stages.stage_path(s, 'corpus', 'first')
+    with ThreadPoolExecutor() as pool:
+        with lock_file(path.parent/'.locks'/path.stem, doing='makes a thing'):
+            making = pool.submit(pipeline.make_stage, s, 'corpus', 'first')
+            for _ in range(600):
+                said = capsys.readouterr().err
+                if said or making.done(): break
+                time.sleep(.1)
+            assert not path.exists()
+        assert making.result() == path and path.exists()
+    assert said == f'modit: waiting for process {os.getpid()} on {platform.node()}, which makes a thing\n'
 
 
 def test_sizes_of_other_data_are_refused(two):

@@ -327,6 +327,19 @@ def test_a_fit_that_is_killed_ends_with_the_same_bytes(shoes, tmp_path):
     assert contents(folder/'model') == contents(shoes/'model')
 
 
+@pytest.mark.slow
+def test_two_fits_of_one_folder_take_turns(shoes, tmp_path):
+    folder, store = write_shoes(tmp_path/'shoes'), dict(MODIT_RUNS=str(tmp_path/'runs'))
+    argv = [sys.executable, '-c', COMMAND, 'fit', folder, '--profile', 'smoke']
+    argv += ['--overrides', json.dumps(TINY)]
+    words = dict(cwd=ROOT, env=environment(ROOT) | store, text=True)
+    both = [subprocess.Popen(argv, stdout=-1, stderr=-1, **words) for _ in range(2)]
+    said = [run.communicate()[1] for run in both]
+    assert [run.returncode for run in both] == [0, 0], said
+    assert any(f'modit: waiting for process {run.pid} on ' in ''.join(said) for run in both)
+    assert contents(folder/'model') == contents(shoes/'model')
+
+
 # ---- scores and commands
 def test_the_card_has_the_scores_and_evaluation_repeats_them(loaded, shoes):
     table = evaluate(shoes/'model')

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['MAKERS', 'HISTORY', 'get_domain', 'get_pool', 'get_corpus', 'get_model', 'save_model', 'work_folder',
            'make_domain_file', 'make_corpus', 'make_pretrained', 'make_cpt', 'make_sft', 'preference_settings',
-           'make_pool', 'make_shard', 'save_run', 'make_preference', 'maker_of', 'make_stage', 'get_rows',
-           'get_history']
+           'make_pool', 'make_shard', 'save_run', 'make_preference', 'maker_of', 'one_at_a_time', 'make_stage',
+           'get_rows', 'get_history']
 
 # %% ../../nbs/run/220_pipeline.ipynb #0090c183
 import shutil
@@ -198,8 +198,12 @@ def maker_of(
     return make_preference if stage in VARIANTS else MAKERS[stage]
 
 # %% ../../nbs/run/220_pipeline.ipynb #c047
-def _stage_lock(path): # one process at a time makes a result, or one group of processes
-    return lock_file(path.parent/'.locks'/path.stem) if processes().is_main_process else nullcontext()
+def one_at_a_time(
+    path,  # of the lock
+    doing, # while it is held
+):         # a context
+    "Let one process at a time in, or one group of processes; the others wait and say for whom."
+    return lock_file(path, doing=doing) if processes().is_main_process else nullcontext()
 
 # %% ../../nbs/run/220_pipeline.ipynb #c049
 def make_stage(
@@ -212,7 +216,7 @@ def make_stage(
     path = stage_path(s, stage, domain)
     domain = check_stage(s, stage, domain)
     if on_main(path.exists): return path
-    with _stage_lock(path):
+    with one_at_a_time(path.parent/'.locks'/path.stem, f'makes {path.stem}'):
         if not on_main(path.exists): maker_of(stage)(s, stage, domain, path, **shards)
     on_main(partial(shutil.rmtree, work_folder(path), ignore_errors=True))
     return path

@@ -21,13 +21,13 @@ from ..data.folder import find_folder
 from ..evaluation import average_pool, sample_cases, score_cases, serve
 from ..evaluation import evaluate as score_answers
 from ..report.stats import cluster_interval
-from ..run.pipeline import get_corpus, get_domain, make_stage
+from ..run.pipeline import get_corpus, get_domain, make_stage, one_at_a_time
 from ..run.stages import check_stage, stage_path
 from .bundle import find_items, free_for_model
 from .proposal import settings_of
 from .retriever import Retriever, stored_retriever
 from ..settings import override, require
-from ..store import fingerprint
+from ..store import fingerprint, runs_dir
 from ..training import on_main, processes
 
 # %% ../../nbs/serving/258_fit.ipynb #c006
@@ -185,8 +185,9 @@ def fit(
     for folder in targets.values(): free_for_model(folder)
     _make_all(s, stage)
     models = [_scored(stored_retriever(s, name, stage), s) for name in s.domains]
+    locks = runs_dir(s.folders)/'.locks' # another fit may be at its end as well
     for model, folder in zip(models, targets.values(), strict=True):
-        on_main(partial(model.save, folder))
+        with one_at_a_time(locks/model.name, f'saves {folder}'): on_main(partial(model.save, folder))
         _say(f'{model.name}: {_verdict_words(model.about["metrics"])}')
         _say(f'{model.name}: model in {folder}')
     return models

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from conftest import EXPERIMENTS, LIBRARY, ROOT, copy_repository, module_of, run_python, tracked_files
+from modit.report.looks import CONFIRMED, NOT_RUN, WORDS
 from modit.run import pipeline, source, stages
 from modit.run.notebooks import executed_path, run_marker
 from modit.settings import Settings, load_settings, read_profiles
@@ -289,14 +290,14 @@ def test_what_a_text_names_is_there(name):
 def test_every_claim_has_a_verdict():
     reported, ours = (pd.read_csv(ROOT/'figures'/folder/'claims.csv') for folder in ('reported', 'mini'))
     assert reported.id.is_unique and sorted(ours.id) == sorted(reported.id)
-    assert set(ours.verdict) <= {'holds', 'within noise', 'fails', 'not run'}
+    assert set(ours.verdict) <= {*WORDS, NOT_RUN.label}
     words = reported.set_index('id').statement[ours.id].tolist()
     assert ours.statement.tolist() == words, 'a statement changed; run make figures'
 
 
-def test_every_verdict_but_holds_has_a_reason():
+def test_every_claim_that_is_not_confirmed_has_a_reason():
     ours = pd.read_csv(ROOT/'figures'/'mini'/'claims.csv')
-    wanting = ours[~ours.verdict.isin(['holds', 'not run'])]
+    wanting = ours[~ours.verdict.isin([CONFIRMED, NOT_RUN.label])]
     without = wanting.id[wanting.why.isna()].tolist()
     assert not without, f'no page gives a reason for {", ".join(without)}'
     for label in wanting.shown: assert [*(ROOT/'figures'/'mini').glob(f'{label}.*')], f'no {label} to show it'

@@ -169,7 +169,7 @@ def whose(
 ) -> dict:  # explained, seen, others, lost
     "Whom a round teaches, for the claims that new patterns miss."
     rows = lots(scores, 'fewer_again').query('domain in @only')
-    return dict(explained=mostly(rows.verdict == 'holds'), seen=rows.seen, others=rows.others, lost=only)
+    return dict(explained=mostly(rows.verdict == 'for'), seen=rows.seen, others=rows.others, lost=only)
 
 # %% ../../nbs/experiments/475_labelled.ipynb #y013
 def reasons(
@@ -184,7 +184,7 @@ def reasons(
     gained = pd.concat(gaps(seeds, run, 'sft', split='pattern', only=few) for run in runs)
     lower = contrast(cases, 'off_policy', 'fewer', p.s).query('split == "pattern"').verdict
     return dict(
-        B13=dict(explained=mostly(lower == 'holds'), gain=both(cases, 'thrice', 'off_policy')),
+        B13=dict(explained=mostly(lower == 'for'), gain=both(cases, 'thrice', 'off_policy')),
         B14=dict(gain=gaps(cases, 'off_policy', 'sft', split='pattern', only=LOST), lost=LOST),
         C04=whose(scores, LOST), C11=whose(scores, LOST),
         C22=dict(explained=whose(scores, few)['explained'], gain=gained, lost=few))

@@ -9,8 +9,8 @@ from importlib import import_module
 
 import pandas as pd
 
-from .lib.evidence import above, both, chance, gaps, holds, sentences, shares
-from ..report.looks import look
+from .lib.evidence import above, both, chance, gaps, significant, sentences, shares
+from ..report.looks import CONFIRMED, look
 from ..report.report import beside_rivals, with_hppo
 from ..report.ledger import because
 from ..report.verdicts import contrast, contrasts
@@ -36,11 +36,11 @@ def stage_reasons(
     main = with_hppo(scores['main'], scores['validation'])
     d4 = pd.concat([main, scores['trained_more'], scores['steered']]).query('domain == "D4"')
     if not {'rows sft', 'sft_steered'} <= set(d4.method): return {}
-    step = dict(explained=holds(d4, 'rows sft', 'rows cpt', p.s), step=both(d4, 'rows sft', 'rows cpt'))
-    ordered = all(holds(d4, 'rows sft', f'rows {order}', p.s) for order in ('random', 'descending'))
+    step = dict(explained=significant(d4, 'rows sft', 'rows cpt', p.s), step=both(d4, 'rows sft', 'rows cpt'))
+    ordered = all(significant(d4, 'rows sft', f'rows {order}', p.s) for order in ('random', 'descending'))
     return dict(
-        C02=dict(explained=holds(d4, 'sft_steered', 'average', p.s), same=gaps(d4, 'sft', 'average', 'same'),
-                 gain=both(d4, 'sft_steered', 'average')),
+        C02=dict(explained=significant(d4, 'sft_steered', 'average', p.s),
+                 same=gaps(d4, 'sft', 'average', 'same'), gain=both(d4, 'sft_steered', 'average')),
         C07=dict(step, lost=LOST, new=gaps(main, 'hppo', 'sft', split='pattern', only=LOST)),
         C09=dict(explained=ordered, random=both(d4, 'rows sft', 'rows random')), C10=step)
 
@@ -49,14 +49,14 @@ def purity_reasons(
     scores, # of the pages that it reads
     p:Page, # settings and parameters
 ) -> dict:  # claim -> fields
-    "C05 and C06: why D4's policy turns back."
+    "C05b and C06b: why D4's policy turns back."
     free, last = pd.concat([scores['filter'], scores['main']]), f'Adaptive {p.s.hppo_rounds}'
     pairs = scores['leads'].query('pool == "hybrid"').assign(pairs=1)
     ahead = shares(pairs, 'same', 'pairs')
     others = ahead[ahead.index.isin(['D1', 'D3'])]
     purer = 'D4' in ahead.index and ahead.low['D4'] > 0 and (others.low <= 0).all()
     found = {column: gaps(free, last, 'sft', column, only=['D4']) for column in ('same', 'auc')}
-    return {claim: dict(found, explained=purer, ahead=ahead.estimate) for claim in ('C05', 'C06')}
+    return {claim: dict(found, explained=purer, ahead=ahead.estimate) for claim in ('C05b', 'C06b')}
 
 # %% ../../nbs/experiments/490_why.ipynb #x009
 def after_passes(
@@ -75,14 +75,15 @@ def course_reasons(
     scores, # of the pages that it reads
     p:Page, # settings and parameters
 ) -> dict:  # claim -> fields
-    "C25: drift without the tail term."
+    "C25a and C25b: drift without the tail term."
     bare = scores['trained_more'].query('split == "item"')
     last, start = f'no tail {len(p.s.off_policy_steps)}', 'no tail 1'
     if last not in set(bare.method): return {}
     sides = dict(same=-1, attr=1, joint=-1)
-    drifts = all(holds(bare, last, start, p.s, column, side) for column, side in sides.items())
+    drifts = all(significant(bare, last, start, p.s, column, side) for column, side in sides.items())
     late = after_passes(scores['pareto'], 3)
-    return dict(C25=dict(explained=drifts, late=late, moved=gaps(bare, last, start, 'same')))
+    moved = gaps(bare, last, start, 'same')
+    return dict.fromkeys(('C25a', 'C25b'), dict(explained=drifts, late=late, moved=moved))
 
 # %% ../../nbs/experiments/490_why.ipynb #x013
 def pool_reasons(
@@ -106,7 +107,7 @@ def rival_reasons(
     cases, found = beside_rivals(scores, 'steered', rivals=('probe', 'ridge_map', 'rocchio')), {}
     leads = gaps(cases, 'hppo', 'sft')
     for claim, rival in dict(B02='rocchio', B03='ridge_map').items():
-        rows = contrast(cases, 'hppo', rival, p.s).query('verdict == "within noise"')
+        rows = contrast(cases, 'hppo', rival, p.s).query('verdict == "neither"')
         found[claim] = dict(seen=chance(rows, rows.domain.map(leads)))
     others = [kind for kind in scores['jacobi'].method.unique() if kind != 'endpoint']
     rows = contrasts(scores['jacobi'], [('endpoint', kind) for kind in others], p.s)
@@ -123,7 +124,7 @@ def serving_reasons(
     cases = pd.concat([beside_rivals(scores, 'steered'), scores['own_direction']])
     dial = scores['told_dial'].assign(method=lambda x: 'wish ' + x.dial.map('{:g}'.format))
     rivals = [('hppo_own', x) for x in ('probe', 'ridge_map')]
-    rows = contrasts(cases[cases.domain.isin(CLAIMED)], rivals, p.s).query('verdict == "within noise"')
+    rows = contrasts(cases[cases.domain.isin(CLAIMED)], rivals, p.s).query('verdict == "neither"')
     labels = [look(x).label.lower() for x in rows.b.unique()]
     return dict(
         B07=dict(gain=both(cases, 'hppo_all_steered', 'sft_steered')),
@@ -154,7 +155,7 @@ def claims(
     "Every reason that there is."
     fields = of_pages(p)
     for part in PARTS: fields |= part(scores, p)
-    missed = scores['claims'].query('verdict in ["within noise", "fails"]').id
+    missed = scores['claims'].pipe(lambda x: x[(x.verdict != CONFIRMED) & (x.cells > 0)]).id
     untried = 'Not explained. Nothing was tried.'
     without = [because(claim, 'tab-claims', untried) for claim in missed if claim not in fields]
     return sentences(fields, p.s) + without

@@ -19,7 +19,8 @@ from conftest import ROOT, environment
 from modit.run import pipeline, stages
 from modit.run.command import main
 from modit.data.folder import find_folder, folder_key, problems, read_facts, read_folder, write_folder
-from modit.serving.check import check_folder
+from modit.serving.check import Expectation, check_folder, readings
+from modit.serving.fit import FEW
 from modit.serving.proposal import settings_of
 from modit.serving.proposal import propose, write_facts
 from modit.ordering import prepare_corpus
@@ -302,6 +303,15 @@ def test_settings_that_do_not_fit_the_data_are_told(good, facts, said):
     for name, value in facts.items(): assert read_facts(good)[name] == value # nobody's choice is overwritten
 
 
+@pytest.mark.parametrize('n, said', [(2, 'too few validation cases'), (6, 'there is room for a model')])
+def test_a_few_patterns_are_no_verdict(n, said):
+    joint = dict(average=.1, probe=.1, tail=.5)
+    cases = pd.DataFrame([dict(pattern=i, method=x, joint=y) for i in range(n) for x, y in joint.items()])
+    predictor = pd.DataFrame(dict(spearman=.5), ['pattern-out'])
+    lines = readings(Expectation(dict(base_rate=.1, density_at_positives=.3), predictor, cases))
+    assert said in lines[2] and (f'({n} patterns)' in lines[2]) == (n < FEW)
+
+
 def status(*argv):
     try: main([str(x) for x in argv])
     except SystemExit as e: return e.code
@@ -316,6 +326,9 @@ def test_the_command_says_everything_and_exits_2(tmp_path, good, capsys):
     flat = write(tmp_path/'flat', embeddings=D1.items[:, :8])
     assert status('check', good, flat, '--profile', 'smoke') == 2
     assert 'dimensions differ' in capsys.readouterr().err
+    for value in ('nan', 'inf'):
+        assert status('check', good, '--profile', 'smoke', '--threshold', value) == 2
+        assert 'give a finite number' in capsys.readouterr().err and 'threshold' not in read_facts(good)
     assert status('check', good, '--profile', 'smoke', '--scorer', 'no:thing') == 2
     assert 'no:thing: no such function' in capsys.readouterr().out
 

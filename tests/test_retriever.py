@@ -377,7 +377,8 @@ def test_evaluation_refuses_other_labels_and_other_splits(shoes, tmp_path):
 
 
 @pytest.mark.parametrize('more, said', [
-    (dict(stage='sfft'), "stage 'sfft' is unknown"), (dict(pretrain_step=3), 'did you mean pretrain_steps'),
+    (dict(stage='sfft'), "variant 'sfft' is unknown"),
+    (dict(stage='corpus'), 'use sft, '), (dict(pretrain_step=3), 'did you mean pretrain_steps'),
     (dict(profile='tiny'), 'unknown profile'), (dict(to='.'), None)])
 def test_a_fit_is_refused_before_it_trains(shoes, tmp_path, monkeypatch, more, said):
     monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'runs'))
@@ -390,6 +391,17 @@ def modit(*argv, stdin=''):
     command = [sys.executable, '-c', COMMAND, *map(str, argv)]
     more = dict(input=stdin, capture_output=True, text=True)
     return subprocess.run(command, cwd=ROOT, env=environment(ROOT), **more)
+
+
+def test_a_reader_of_the_list_may_stop(shoes):
+    argv = ['expand', shoes/'model', '--seeds', '-', '--k', 2000]
+    command = [sys.executable, '-c', COMMAND, *map(str, argv)]
+    with subprocess.Popen(command, cwd=ROOT, env=environment(ROOT), stdin=-1, stdout=-1, stderr=-1) as run:
+        run.stdin.write(b'shoe 1')
+        run.stdin.close()
+        run.stdout.close()
+        said = run.stderr.read().decode()
+    assert run.returncode == 0 and 'pipe' not in said.lower(), said
 
 
 def test_the_command_prints_a_list_that_can_be_piped(loaded, shoes):

@@ -233,13 +233,23 @@ def _plan(
     table, line = write_plan(profile, hours, log)
     print(table.to_string(index=False, float_format='{:.3g}'.format, na_rep=''), line, sep='\n\n')
 
+# %% ../../nbs/run/270_command.ipynb #c036a
+_WANTED = {'invalid int value:': 'expected a whole number, got',
+           'invalid float value:': 'expected a number, got'}
+
+class _Parser(ArgumentParser): # of one command
+    def error(self, message):
+        "A line that says what was typed wrongly, and where to read what is allowed."
+        for said, wanted in _WANTED.items(): message = message.replace(said, wanted)
+        self.exit(2, f'modit: {message}; {self.prog} --help says what is allowed\n')
+
 # %% ../../nbs/run/270_command.ipynb #c048
 COMMANDS = dict(main=_main, public=_public, run=_run, sweep=_sweep, stage=_stage, check=_check, fit=_fit,
                 evaluate=_evaluate, expand=_expand, figures=_figures, bench=_bench, plan=_plan)
 
 def _command_line(): # the parser of all subcommands
     does = 'Generative retrieval with a metric-ordered diffusion transformer.'
-    top = ArgumentParser('modit', description=does)
+    top = _Parser('modit', description=does)
     subs = top.add_subparsers(dest='command', required=True)
     for name, call in COMMANDS.items():
         subs.add_parser(name, parents=[anno_parser(call)], add_help=False, help=call.__doc__,
@@ -280,6 +290,9 @@ def _call(command, **given):
 # %% ../../nbs/run/270_command.ipynb #c051m
 KEEPING = ('fit', 'main', 'stage', 'sweep') # what goes on where it was stopped
 
+def _leave_pipe(): # what is left to write goes nowhere
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
 def main(
     argv=None, # arguments, by default those of the process
 ):
@@ -288,7 +301,9 @@ def main(
     on = '; the same command goes on where it was' if given['command'] in KEEPING else ''
     steady_environment()
     try:
-        with _plain_lines(): return _call(**given)
+        with _plain_lines(): _call(**given)
+        return sys.stdout.flush()
+    except BrokenPipeError: return _leave_pipe()
     except (ValueError, OSError, FloatingPointError) as e: end = str(e), 2
     except KeyboardInterrupt: end = f'stopped{on}', 130
     sys.exit(_tell(*end))

@@ -29,6 +29,7 @@ from .retriever import Retriever, stored_retriever
 from ..settings import override, require
 from ..store import fingerprint, runs_dir
 from ..training import on_main, processes
+from ..variants import VARIANTS
 
 # %% ../../nbs/serving/258_fit.ipynb #c006
 def _score_model(retriever, corpus, s):
@@ -180,7 +181,7 @@ def fit(
 ) -> list:          # a Retriever for each folder
     "Train on folders of one's own and save a model for each; raises `ValueError` before it trains."
     s = settings_of(folders, profile, **overrides)
-    for name in s.domains: check_stage(s, stage, name)
+    require(stage in ('sft', *VARIANTS), f'variant {stage!r} is unknown; use sft, {", ".join(VARIANTS)}')
     targets = {d: Path(to)/d if to else Path(s.of('folders', d))/'model' for d in s.domains}
     for folder in targets.values(): free_for_model(folder)
     _make_all(s, stage)

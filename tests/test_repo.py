@@ -326,7 +326,7 @@ NEEDED = """
 LICENSE CITATION.cff CHANGELOG.md CONTRIBUTING.md LOG.md requirements.lock Snakefile
 nbs/experiments/.notest workflow/profiles/local/config.yaml data_synth/domains.csv modit/modit.mplstyle
 data_public/packages.csv data_public/LICENSE-wordnet.txt
-.ci/run .github/workflows/ci.yaml .gitattributes .pre-commit-config.yaml
+setup.py MANIFEST.in .ci/run .github/workflows/ci.yaml .gitattributes .pre-commit-config.yaml
 """
 
 

@@ -295,6 +295,28 @@ def test_every_claim_has_a_verdict():
     assert ours.statement.tolist() == words, 'a statement changed; run make figures'
 
 
+def test_every_claim_says_what_it_speaks_of_and_who_judges_it():
+    claims, public = (pd.read_csv(ROOT/'figures'/folder/'claims.csv') for folder in ('reported', 'public'))
+    assert set(claims['class']) == {'method', 'condition', 'calibration'}
+    of = claims.groupby('scale').id.agg(set)
+    assert set(of.index) == {'synthetic', 'public', 'theory'}
+    assert of['public'] == set(public.id[public.cells > 0]) - of['theory']
+    pages = {page: (ROOT/'modit'/'experiments'/f'{page}.py').read_text() for page in set(claims.page)}
+    named = [re.search(rf"{r.id}['=]", pages[r.page]) is not None for r in claims.itertuples()]
+    assert all(named), claims.id[~pd.Series(named)].tolist()
+
+
+@pytest.mark.parametrize('folder', ['mini', 'mini/runs/seed=1', 'public'])
+def test_a_word_is_what_its_cells_say(folder):
+    claims, cells = (pd.read_csv(ROOT/'figures'/folder/f'{name}.csv') for name in ('claims', 'claim-cells'))
+    for r in claims[claims.cells > 0].itertuples():
+        verdicts = cells.verdict[cells.id == r.id].tolist()
+        found = len(verdicts), verdicts.count('for'), verdicts.count('against')
+        assert found == (r.cells, r.significant, r.against), r.id
+        assert (r.verdict == WORDS[2]) == (r.against > r.significant), r.id
+        if r.verdict == CONFIRMED: assert 2*r.significant > r.cells or r.id == 'C30', r.id
+
+
 def test_every_claim_that_is_not_confirmed_has_a_reason():
     ours = pd.read_csv(ROOT/'figures'/'mini'/'claims.csv')
     wanting = ours[~ours.verdict.isin([CONFIRMED, NOT_RUN.label])]

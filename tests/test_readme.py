@@ -59,9 +59,6 @@ def span(values, digits=1):
     return f'{min(values):.{digits}f} to {max(values):.{digits}f}'
 
 
-def short(values): return f'{min(values):g} to {max(values):g}'.replace('0.', '.')
-
-
 def triple(values): return ', '.join(f'{100*v:.0f}' for v in values) + '%'
 
 
@@ -125,12 +122,6 @@ def scale():
             "a thousandth of the paper's training rows", 'a twelfth of its labelled cases a round']
 
 
-def lengths():
-    of = pd.concat([scores('own_direction', profile) for profile in ('mini', 'public')])
-    of = of[of.method == 'average_own']
-    return [f'`--own` of {short(of.own)} and `--step` of {short(of.step)}']
-
-
 def deviations():
     rows = pd.read_csv(ROOT/'figures'/'mini'/'tab-deviations.csv')
     mistakes = rows.status.str.contains('mistake').sum()
@@ -143,8 +134,7 @@ def quarter():
     return ["at a quarter of the paper's gain"]
 
 
-STATED = (supervised, preferences, without_training, probe, real_data, scale, lengths,
-          deviations, quarter)
+STATED = (supervised, preferences, without_training, probe, real_data, scale, deviations, quarter)
 
 
 @pytest.mark.parametrize('facts', STATED, ids=lambda f: f.__name__)
@@ -246,3 +236,12 @@ def test_readme_trains_on_embeddings_of_ones_own(tmp_path, monkeypatch):
     [block] = [b for b in re.findall(r'^```python\n(.*?)^```', README, re.M | re.S) if 'shoes' in b]
     exec(re.sub(r"'((?:shoes|lamps)\b)", rf"'{tmp_path}/\1", block).replace("'mini'", "'smoke'"), names)
     assert len(names['found']) == 100 and not {'shoe-17', 'shoe-4'} & set(names['found'].id)
+
+
+def test_readme_makes_a_list_without_training(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'runs'))
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r'^```python\n(.*?)^```', README, re.M | re.S)
+    block, = [b for b in blocks if '# without training' in b]
+    exec(block, {})
+    assert capsys.readouterr().out.splitlines() == re.findall(r'^# (\w+ +\d\.\d+)$', block, re.M)

@@ -55,8 +55,11 @@ _Folders = Annotated[str, 'with embeddings.npy and items.csv, one for each domai
 _Overrides = Annotated[str, 'settings that differ, as JSON']
 _Seeds = Annotated[str, 'a file of ids, one a line; .npy: of vectors; -: stdin',
                    dict(required=True, opt=True)]
-_Model = Annotated[str, 'a folder that modit fit wrote']
+_Model = Annotated[str, 'a folder that modit fit wrote, or one of a domain']
 _Items = Annotated[str, 'the folder of its domain; the one that the model lies in without']
+_Share = Annotated[float, 'of the policy, from 0 to 1; as validation chose without']
+_Step = Annotated[float, "length along the predictor's weights; likewise"]
+_Own = Annotated[float, 'length away from what surrounds the seeds; likewise']
 
 # %% ../../nbs/run/270_command.ipynb #c033
 TARGETS = dict(choices=('main', 'paper', 'public', 'replicate'), opt=False, nargs='?')
@@ -172,10 +175,12 @@ def _fit(
     fit(folder, profile, variant, **_json('--overrides', overrides))
 
 # %% ../../nbs/run/270_command.ipynb #c046
-def _evaluate(model:_Model, items:_Items=None):
-    "score a model on its held-out cases"
+def _evaluate(model:_Model, items:_Items=None, share:_Share=None, step:_Step=None, own:_Own=None):
+    "score a model on its held-out cases, or a folder without one"
+    given = dict(share=share, step=step, own=own)
     from modit.serving.fit import evaluate
-    print(evaluate(model, items).to_string(index=False))
+    asked = {name: value for name, value in given.items() if value is not None}
+    print(evaluate(model, items, asked).to_string(index=False))
 
 # %% ../../nbs/run/270_command.ipynb #c029
 def _expand(
@@ -184,15 +189,14 @@ def _expand(
     items:_Items=None,
     k:int=100,       # items to print
     scale:float=None, # guidance scale; that of the settings without
-    share:float=1.,  # of the policy, from 0, the average, to 1
-    step:float=0.,   # length along the predictor's weights
-    own:float=0.,    # length away from what surrounds the seeds
+    share:_Share=None, step:_Step=None, own:_Own=None,
 ):
-    "print more items of the seeds' kind, with the attribute"
+    "print more items of the seeds' kind, with the attribute; a folder without a model will do"
     seeds = _seeds(seeds)
     print(f'modit: reading {model} and its items', file=sys.stderr, flush=True)
     from modit.serving.retriever import Retriever
     found = Retriever.load(model, items).expand(seeds, k, scale, share=share, step=step, own=own)
+    if 'text' in found: found['text'] = found.text.str.split().str.join(' ') # a row stays a line
     print(found.to_csv(sep='\t', index=False, float_format='%.4f', lineterminator='\n'), end='')
 
 # %% ../../nbs/run/270_command.ipynb #c033f

@@ -18,7 +18,7 @@ from ..density import recall_density, validate_predictor
 from ..evaluation import average_pool, sample_cases, score_cases
 from ..ordering import centroid, prepare_corpus
 from ..patterns import ROLES
-from .fit import FEW, in_patterns
+from .card import FEW, in_patterns
 from .proposal import propose, settings_of, write_facts
 from ..settings import Settings, require
 from ..store import named, stream

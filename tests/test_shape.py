@@ -1,13 +1,24 @@
 """A list that one can shape: every wish against the plainest program, and a line for every mistake."""
+import io
+import json
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from modit.data.folder import write_folder
+from modit.data.synth import make_domain, make_world
+from modit.run.command import main
+from modit.serving import catalogue
 from modit.serving.forecast import fit_forecast, forecast
 from modit.serving.shape import (
     POOL, Shape, contrast, distinct, diverse, moved_by, nearest, query_parts, score_parts, shaped_list,
     split_options, with_feedback)
+from modit.serving.retriever import Retriever
 from modit.serving.where import where
+from modit.settings import load_settings
 from modit.store import HalfRows
 
 SEEDS = range(4)  # of the random numbers
@@ -142,6 +153,8 @@ class Goods:
 
     def is_seed(self, x, rows): return self.hidden
 
+    def nearest(self, query, k, x, rows): return nearest(self.items, query[0], k, ~self.hidden)
+
 
 def density(x): return x[:, 0]
 
@@ -241,3 +254,141 @@ def test_few_patterns_have_no_interval_and_one_answer_is_no_trouble():
         fitted = fit_forecast(features, np.full(hits.shape, bool(answer)), pattern)
         count, low, high = forecast(features[0], fitted)
         assert abs(count - 30*answer) < .5 and low is high is None
+
+
+# ---- a folder's own list, in Python and as a command
+@pytest.fixture(scope='module')
+def shop(tmp_path_factory):
+    "A folder with prices and shops, searched without training."
+    home = tmp_path_factory.mktemp('home')
+    s = load_settings('smoke')
+    domain = make_domain(make_world(s), 'D1', s)
+    rng, n = np.random.default_rng(0), len(domain.items)
+    columns = dict(price=rng.integers(1, 100, n), shop=rng.choice(['north', 'south', ''], n))
+    write_folder(home/'shop', domain.items, [f'shoe-{i}' for i in range(n)], domain.attribute, **columns)
+    with pytest.MonkeyPatch.context() as m:
+        m.setenv('MODIT_RUNS', str(home/'runs'))
+        Retriever.untrained(home/'shop', 'smoke').save(home/'shop'/'model')
+        yield home/'shop'
+
+
+@pytest.fixture(scope='module')
+def open_shop(shop): return Retriever.load(shop/'model')
+
+
+MOVES = dict(share=0, step=.4, own=0)
+PLAIN = ['--share', 0, '--step', .4, '--own', 0]
+ASKED = ['shoe-3', 'shoe-5', 'shoe-8']
+
+
+def by_hand(retriever, seeds, keeps, marks=None, most=None, k=20):
+    "Rows of the list that the plainest program makes."
+    goods = retriever.catalogue
+    items, rows = np.asarray(goods.items), [goods.row[name] for name in seeds]
+    probe = unit(retriever.facts['probe'])
+    query = unit(unit(items[rows].mean(0)) + .4*probe)
+    if marks:
+        good, bad = ([goods.row[name] for name, mark in marks.items() if mark == x] for x in (1, 0))
+        liked = items[good or rows].mean(0)
+        query = unit(query + .2*unit(liked - items[bad].mean(0)))
+    counts, kept = {}, []
+    for i in ranked(items, query):
+        value = goods.columns['shop'][i]
+        if i in rows or goods.ids[i] in (marks or {}) or not keeps(i): continue
+        if counts.get(value, 0) == most: continue
+        counts[value] = counts.get(value, 0) + 1
+        kept.append(goods.ids[i])
+    return kept[:k]
+
+
+def test_expand_meets_every_wish_as_the_plainest_program_does(open_shop):
+    price = open_shop.catalogue.columns.price.astype(int)
+    def cheap(i): return price[i] < 20
+    def anything(i): return True
+    def found(k=20, **wishes): return open_shop.expand(ASKED, k, **MOVES, **wishes).id.tolist()
+    plain = by_hand(open_shop, ASKED, anything)
+    assert found() == found(threshold=-1) == plain
+    assert found(where='price<20') == by_hand(open_shop, ASKED, cheap)
+    assert found(17, without=plain[:3]) == plain[3:]
+    assert found(unlike=plain[4:6]) == by_hand(open_shop, ASKED, anything, dict.fromkeys(plain[4:6], 0))
+    marks = {plain[0]: 1, plain[1]: 0, plain[2]: 1}
+    assert found(judged=marks, where='price<20') == by_hand(open_shop, ASKED, cheap, marks)
+    assert found(distinct=dict(shop=4), k=12) == by_hand(open_shop, ASKED, anything, most=4, k=12)
+    least = float(open_shop.expand(ASKED, 20, **MOVES).score[7])
+    with pytest.warns(UserWarning, match='20 items asked, and 8 meet'):
+        assert found(threshold=least - 1e-6) == plain[:8]
+    x = open_shop.catalogue.items[open_shop.catalogue.rows_of(ASKED)]
+    as_vectors = open_shop.expand(x, 20, where='price<20', **MOVES)
+    assert as_vectors.id.tolist() == found(where='price<20') # seeds that came as vectors are not shown
+
+
+def test_scores_are_explained_exactly(open_shop):
+    moves = dict(share=0, step=.4, own=.3)
+    table = open_shop.expand(ASKED, 30, explain=True, unlike='shoe-77', **moves)
+    parts = [f'from_{x}' for x in ('seeds', 'policy', 'predictor', 'surroundings', 'feedback')]
+    assert np.allclose(table[parts].sum(axis=1), table.score, atol=1e-6) and (table.from_policy == 0).all()
+    plain = open_shop.expand(ASKED, 30, unlike='shoe-77', **moves)
+    pd.testing.assert_frame_equal(plain, table.drop(columns=parts))
+
+
+def test_items_come_and_go_without_the_others_being_read_again(open_shop, monkeypatch):
+    goods = open_shop.catalogue
+    plain = open_shop.expand(ASKED, 5, **MOVES).id.tolist()
+    new = SimpleNamespace(items=3*goods.items[goods.rows_of(plain[:1])], ids=['new'],
+                          columns=pd.DataFrame(dict(price=[7], shop=['south'])))
+    checked = []
+    monkeypatch.setattr(catalogue, 'check_embeddings', lambda x, **more: checked.append(len(x)) or unit(x))
+    other = goods.drop(plain[1:2]).add(new)
+    assert checked == [1] and len(goods.ids) == len(other.ids) # the old one is as it was
+    with pytest.warns(UserWarning, match='other items'): changed = open_shop.over(other)
+    ids = changed.expand(ASKED, 5, **MOVES).id.tolist()
+    assert ids[:2] == [plain[0], 'new'] and ids[2:] == plain[2:]
+    assert changed.expand(ASKED, 2, where=['shop=south', 'price=7'], **MOVES).id[0] == 'new'
+
+
+@pytest.fixture
+def modit(capsys, monkeypatch):
+    "The command, in this process: status, lines of stdout, last line of stderr."
+    def run(*argv, stdin=''):
+        monkeypatch.setattr(sys, 'stdin', io.StringIO(stdin))
+        status = 0
+        try: main([*map(str, argv)])
+        except SystemExit as e: status = e.code
+        said = capsys.readouterr()
+        return status, said.out.splitlines(), (said.err.splitlines() or [''])[-1]
+    return run
+
+
+def test_the_command_shapes_a_list(open_shop, shop, tmp_path, modit):
+    plain = open_shop.expand(ASKED, 8, **MOVES)
+    plain.assign(judged=['1', '0', *[''*6]*6]).to_csv(tmp_path/'marks.tsv', sep='\t', index=False)
+    (tmp_path/'ids').write_text('\n'.join(plain.id[2:4]))
+    line = ['expand', shop/'model', '--seeds', '-', '--k', 6, *PLAIN, '--explain', '--where',
+            'price<60', 'shop!=', '--without', tmp_path/'ids', '--judged', tmp_path/'marks.tsv',
+            '--distinct', 'shop=4', '--diversity', .2, '--threshold', 'density>-1', '--feedback', .3]
+    status, lines, last = modit(*line, stdin='\n'.join(ASKED))
+    found = open_shop.expand(
+        ASKED, 6, **MOVES, explain=True, where=['price<60', 'shop!='], without=plain.id[2:4], feedback=.3,
+        judged={plain.id[0]: 1, plain.id[1]: 0}, distinct=dict(shop=4), diversity=.2)
+    rows = [row.split('\t') for row in lines]
+    assert status == 0 and [row[0] for row in rows[1:]] == found.id.tolist(), last
+    assert rows[0] == list(found)
+    mistakes = {('--where', 'cost<3'): "no column 'cost'", ('--without', 'nobody'): 'no such file',
+                ('--judged', tmp_path/'ids'): 'add a column judged'}
+    for wrong, said in mistakes.items():
+        status, _, last = modit('expand', shop/'model', '--seeds', '-', *wrong, stdin='shoe-3')
+        assert status == 2 and said in last and last.startswith('modit: ')
+
+
+def test_many_lists_in_one_call(open_shop, shop, modit):
+    asked = [dict(seeds=ASKED), dict(seeds=['boot']), dict(seeds=ASKED, k=3, where='price<20'), ASKED[:1]]
+    lines = '\n'.join(map(json.dumps, asked))
+    status, lines, last = modit('expand', shop/'model', '--lists', '-', '--k', 4, *PLAIN, stdin=lines)
+    answers = [json.loads(line) for line in lines]
+    lists = [[row['id'] for row in answer.get('items', ())] for answer in answers]
+    assert lists[0] == open_shop.expand(ASKED, 4, **MOVES).id.tolist()
+    assert answers[1]['error'].startswith("seed 'boot'")
+    assert lists[3] == open_shop.expand(ASKED[:1], 4, **MOVES).id.tolist()
+    assert lists[2] == open_shop.expand(ASKED, 3, where='price<20', **MOVES).id.tolist()
+    assert status == 2 and last == 'modit: lists that could not be answered: 1'
+    assert modit('expand', shop/'model')[0] == 2

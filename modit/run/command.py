@@ -8,7 +8,7 @@ __all__ = ['TARGETS', 'COMMANDS', 'OF_A_CLONE', 'KEEPING', 'main']
 # %% ../../nbs/run/270_command.ipynb #c002
 import inspect, json, os, sys, time, warnings
 from argparse import ArgumentParser
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -39,14 +39,15 @@ def _stages(stage, variant): # names in the table of stages
     return [stage] if stage in STAGES else main if variant == 'all' else [variant]
 
 # %% ../../nbs/run/270_command.ipynb #c024
-def _seeds(path): # list of ids, or (n, d) array
-    require(path == '-' or Path(path).is_file(), f'--seeds {path}: no such file; give one with an id a line')
+def _seeds(path, option='--seeds'): # list of ids, or (n, d) array
+    if path is None: return None
+    require(path == '-' or Path(path).is_file(), f'{option} {path}: no such file; give one with an id a line')
     try:
         if path.endswith('.npy'):
             from numpy.lib.format import open_memmap
             return open_memmap(path, mode='r')
         lines = (sys.stdin.read() if path == '-' else Path(path).read_text()).splitlines()
-    except ValueError as e: raise ValueError(f'--seeds {path}: neither ids nor vectors ({e})') from None
+    except ValueError as e: raise ValueError(f'{option} {path}: neither ids nor vectors ({e})') from None
     return [line.strip() for line in lines if line.strip()]
 
 # %% ../../nbs/run/270_command.ipynb #c02a
@@ -54,12 +55,13 @@ _Profile = Annotated[str, 'a profile of settings.ini']
 _Folders = Annotated[str, 'with embeddings.npy and items.csv, one for each domain', dict(nargs='+')]
 _Overrides = Annotated[str, 'settings that differ, as JSON']
 _Seeds = Annotated[str, 'a file of ids, one a line; .npy: of vectors; -: stdin',
-                   dict(required=True, opt=True)]
+                   dict(opt=True)]
 _Model = Annotated[str, 'a folder that modit fit wrote, or one of a domain']
 _Items = Annotated[str, 'the folder of its domain; the one that the model lies in without']
 _Share = Annotated[float, 'of the policy, from 0 to 1; as validation chose without']
 _Step = Annotated[float, "length along the predictor's weights; likewise"]
 _Own = Annotated[float, 'length away from what surrounds the seeds; likewise']
+_Conditions = Annotated[str, 'conditions, each in quotes', dict(nargs='+', opt=True)]
 
 # %% ../../nbs/run/270_command.ipynb #c033
 TARGETS = dict(choices=('main', 'paper', 'public', 'replicate'), opt=False, nargs='?')
@@ -183,19 +185,62 @@ def _evaluate(model:_Model, items:_Items=None, share:_Share=None, step:_Step=Non
     print(evaluate(model, items, asked).to_string(index=False))
 
 # %% ../../nbs/run/270_command.ipynb #c029
+def _wishes(where, threshold, without, unlike, judged, feedback, distinct, diversity): # options of a list
+    if judged:
+        from modit.serving.lists import read_marks
+        judged = read_marks(judged)
+    column, _, most = (distinct or '').rpartition('=')
+    return dict(where=where, threshold=threshold, feedback=feedback, diversity=diversity, judged=judged,
+                distinct={column: most} if column else distinct,
+                without=_seeds(without, '--without'), unlike=_seeds(unlike, '--unlike'))
+
+# %% ../../nbs/run/270_command.ipynb #s271
+def _print_answers(retriever, path, **usual): # a line for each of a file of JSON lines
+    from modit.serving.lists import answer_line
+    require(path == '-' or Path(path).is_file(), f'--lists {path}: no such file; give one of JSON lines')
+    bad = 0
+    with nullcontext(sys.stdin) if path == '-' else open(path) as lines:
+        for line in filter(str.strip, lines):
+            answer = answer_line(retriever, line, **usual)
+            bad += 'error' in answer
+            print(json.dumps(answer, ensure_ascii=False), flush=True)
+    require(not bad, f'lists that could not be answered: {bad}')
+
+# %% ../../nbs/run/270_command.ipynb #s270
 def _expand(
     model:_Model,
-    seeds:_Seeds,
+    seeds:_Seeds=None,
     items:_Items=None,
     k:int=100,       # items to print
     scale:float=None, # guidance scale; that of the settings without
     share:_Share=None, step:_Step=None, own:_Own=None,
+    where:_Conditions=None,     # on columns of the items: 'price<20' 'shop=north|south'
+    threshold:_Conditions=None, # least score, or on score and density
+    without:str=None,     # a file of ids that are not shown
+    unlike:str=None,      # a file of ids that the list shall not be like
+    judged:str=None,      # a printed list with a column judged: 0, 1 or a score
+    feedback:float=None,  # how far unlike and judged move the query; .2 without
+    distinct:str=None,    # column=n: at most n items of a value
+    diversity:float=None, # from 0, the nearest, to 1, the least alike
+    explain:bool=False,   # say what of each score came from where
+    add:str=None,         # a folder of more items to search
+    lists:str=None,       # JSON lines, an object of seeds and options each; -: stdin
 ):
     "print more items of the seeds' kind, with the attribute; a folder without a model will do"
+    require((seeds is None) != (lists is None), 'what to expand: give --seeds, or --lists')
     seeds = _seeds(seeds)
+    wishes = _wishes(where, threshold, without, unlike, judged, feedback, distinct, diversity)
     print(f'modit: reading {model} and its items', file=sys.stderr, flush=True)
+    from modit.serving.catalogue import read_items
     from modit.serving.retriever import Retriever
-    found = Retriever.load(model, items).expand(seeds, k, scale, share=share, step=step, own=own)
+    retriever = Retriever.load(model, items)
+    if add: retriever = retriever.over(retriever.catalogue.add(read_items(add)))
+    options = dict(k=k, scale=scale, explain=explain, share=share, step=step, own=own) | wishes
+    if lists: return _print_answers(retriever, lists, **options)
+    found = retriever.expand(seeds, **options)
+    from modit.serving.forecast import forecast_words
+    count = found.attrs['forecast']
+    if count: print(f'modit: {forecast_words(count, len(found))}', file=sys.stderr, flush=True)
     if 'text' in found: found['text'] = found.text.str.split().str.join(' ') # a row stays a line
     print(found.to_csv(sep='\t', index=False, float_format='%.4f', lineterminator='\n'), end='')
 

@@ -8,7 +8,7 @@ __all__ = ['Retriever', 'stored_retriever', 'filled_up']
 # %% ../../nbs/serving/257_retriever.ipynb #c002
 import warnings
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +25,11 @@ from ..retrieval import check_embeddings
 from ..run.pipeline import get_corpus, get_domain, get_model
 from ..run.stages import stage_key
 from .bundle import corpus_facts, find_items, read_bundle, save_bundle, settings_alone
-from .catalogue import Catalogue, items_key, make_catalogue, read_items
+from .catalogue import Catalogue, items_key, items_table, make_catalogue, read_items
+from .forecast import list_forecast
 from .proposal import settings_of
-from .rivals import choose_moves, moved, only_moves, trained_patterns
+from .shape import query_parts, score_parts, shaped_list, split_options, with_feedback
+from .rivals import only_moves, served_facts, trained_patterns
 from ..settings import Settings, require
 from ..sphere import normalize
 from ..training import on_main
@@ -54,6 +56,10 @@ class Retriever:
     def modulations(self) -> list: # of `step_modulations`
         return step_modulations(self.model, self.settings.ode_steps)
 
+    def density(self, x): return x @ self.facts['probe'] + self.facts['bias'] # (n, d) -> (n,)
+
+    def save(self, folder): return save_bundle(folder, self) # made, or an older model in it replaced
+
 # %% ../../nbs/serving/257_retriever.ipynb #c010
 def stored_retriever(
     s:Settings, # of all its domains
@@ -64,11 +70,12 @@ def stored_retriever(
     corpus = get_corpus(s, name)
     domain = get_domain(s, name)
     model = get_model(s, stage, name).cpu() if stage else None
-    catalogue = make_catalogue(domain, s.index)
+    table = partial(items_table, s.of('folders', name)) if s.folders else None
+    catalogue = make_catalogue(domain, s.index, table=table)
     about = dict(stage=stage, key=stage_key(s, stage or 'corpus', name), items=len(corpus.items),
                  items_key=items_key(catalogue),
                  patterns=list(getattr(domain, 'patterns', ())), # names, where they were given
-                 trained=trained_patterns(corpus, s), moves=on_main(lambda: choose_moves(corpus, s, model)))
+                 trained=trained_patterns(corpus, s), **on_main(lambda: served_facts(corpus, s, model)))
     return Retriever(settings_alone(s, name), model, corpus_facts(corpus), about, catalogue=catalogue)
 
 # %% ../../nbs/serving/257_retriever.ipynb #c014
@@ -88,9 +95,6 @@ def seed_vectors(
     return self.catalogue.items[rows], rows
 
 # %% ../../nbs/serving/257_retriever.ipynb #c017
-@patch
-def density(self:Retriever, x): return x @ self.facts['probe'] + self.facts['bias'] # (n, d) -> (n,)
-
 @patch
 def _reading_order(self:Retriever, x):
     "Positions of the seeds (n, d) that are read, at most m, sorted as the training sequences were."
@@ -119,8 +123,7 @@ def queries(
     require(self.model, f'{self.name} has no policy; leave share and scale away')
     scale = s.guidance_scale if scale is None else scale
     require(np.isfinite(scale) and scale >= 0, f'scale {scale!r} is out of range; give a number 0 or more')
-    vectors = [self.seed_vectors(seeds)[0] for seeds in lists]
-    read = [x[self._reading_order(x)] for x in vectors]
+    read = [x[self._reading_order(x)] for x, _ in map(self.seed_vectors, lists)]
     noise = case_noise(1, (1, s.dim), s, self.name).expand(len(lists), -1, -1)
     def seeds(rows): return dict(zip(('items', 'valid'), filled_up(read[rows]), strict=True))
     return queries_in_blocks(self.model, seeds, noise, scale, s, modulations=self.modulations)[:, 0]
@@ -131,8 +134,7 @@ def _moves(self:Retriever, x, given):
     "Share, step and own for seeds (n, d): what is given, else what validation chose for their kind."
     near, = nearest_centroid(normalize(x.mean(0, keepdims=True)), self.facts['centroids'])
     split = 'item' if near in self.about['trained'] else 'pattern'
-    moves = only_moves(self.about['moves']['served'][split])
-    moves |= {name: value for name, value in given.items() if value is not None}
+    moves = only_moves(self.about['moves']['served'][split]) | given
     if self.model and split == 'pattern': self._warn_of_pattern(near, moves)
     return moves
 
@@ -147,18 +149,15 @@ def _warn_of_pattern(self:Retriever, near, moves):
 
 # %% ../../nbs/serving/257_retriever.ipynb #c025q
 @patch
-def _moved(self:Retriever, x, rows, scale=None, share=1., step=0., own=0.):
-    "The query (1, d) of seeds; raises `ValueError` for an unsound share or length."
-    require(0 <= share <= 1, f'share {share!r} is out of range; give a number from 0 to 1')
-    for name, length in dict(step=step, own=own).items():
-        require(0 <= length < np.inf, f'{name} {length!r} is out of range; give a number 0 or more')
+def _parts(self:Retriever, x, rows, scale=None, share=1., step=0., own=0.):
+    "What the query of seeds is the sum of."
     mean = away = normalize(x.mean(0, keepdims=True))
     query = self.queries([x], scale) if share else mean
     if own:
         n = max(1, len(self.catalogue.ids)//len(self.facts['centroids']))
         around = self.catalogue.items[self.catalogue.nearest(mean, n, x, rows)[1]].mean(0)
         away = normalize(x.mean(0) - around)[None]
-    return moved(mean, query, normalize(self.facts['probe'])[None], away, share, step, own)
+    return query_parts(mean[0], query[0], normalize(self.facts['probe']), away[0], share, step, own)
 
 # %% ../../nbs/serving/257_retriever.ipynb #c027
 @patch
@@ -177,23 +176,24 @@ def expand(
     seeds,      # 1 to m ids or vectors; of more, the policy reads m
     k=100,      # items to return
     scale=None, # guidance scale, by default the serving scale
-    **moves,    # share, step and own of page rivals; by default those that validation chose for their kind
+    explain=False, # add columns that say what of a score came from where
+    **options,  # share, step and own, else as validation chose for the kind; and wishes of page shape
 ) -> pd.DataFrame: # id, score, predicted density, nearest pattern, and text where there is one; best first
-    "More items like the seeds, with the attribute. `_moved` makes the query, `Catalogue.nearest` the list."
+    "More items like the seeds, with the attribute. `_parts` makes the query, `shaped_list` the list."
     require(self.catalogue, f'{self.name}: no items to search; load it with items')
     x, rows = self.seed_vectors(seeds)
-    moves = self._moves(x, moves)
+    shape, given = split_options(options)
+    moves = self._moves(x, given)
     if moves['share']: self._warn_of_choice(x, rows)
-    scores, ids = self.catalogue.nearest(self._moved(x, rows, scale, **moves), k, x, rows)
+    parts = with_feedback(shape, self.catalogue, x, self._parts(x, rows, scale, **moves))
+    scores, ids = shaped_list(shape, self.catalogue, sum(parts.values()), k, x, rows, self.density)
     items = self.catalogue.items[ids]
     table = pd.DataFrame(dict(id=self.catalogue.ids[ids], score=scores, density=self.density(items)))
     table['pattern'] = self.patterns[nearest_centroid(items, self.facts['centroids'])]
-    table.attrs['moves'] = moves
+    if explain: table = table.join(score_parts(items, parts))
+    count = list_forecast(self.about.get('forecast', {}), items, scores, table.density, x, not shape)
+    table.attrs.update(moves=moves, forecast=count)
     return table if self.catalogue.text is None else table.assign(text=self.catalogue.text[ids])
-
-# %% ../../nbs/serving/257_retriever.ipynb #c042
-@patch
-def save(self:Retriever, folder): return save_bundle(folder, self) # made, or an older model in it replaced
 
 # %% ../../nbs/serving/257_retriever.ipynb #c050
 @patch(cls_method=True)
@@ -205,17 +205,16 @@ def load(
 ) -> Retriever:
     "Read a model; raises `ValueError` for a foreign or damaged folder, or items of another dimension."
     folder = Path(folder)
-    if (folder/'embeddings.npy').exists():
-        items = folder if items is None else items
-        if not (folder/'model').exists(): return cls.untrained(folder).over(items, index)
-        folder = folder/'model'
-    return cls(**read_bundle(folder)).over(find_items(folder) if items is None else items, index)
+    bare = (folder/'embeddings.npy').exists()
+    if items is None: items = folder if bare else find_items(folder)
+    if bare and not (folder/'model').exists(): return cls.untrained(folder).over(items, index)
+    return cls(**read_bundle(folder/'model' if bare else folder)).over(items, index)
 
 # %% ../../nbs/serving/257_retriever.ipynb #c051
 @patch
 def over(
     self:Retriever,
-    items,      # folder with embeddings and ids, or anything with items (N, d), ids, text; None for no items
+    items,      # folder with embeddings and ids, anything with items (N, d), ids, text, a Catalogue; or None
     index=None, # an index over their rows, instead of FAISS
 ) -> Retriever:
     "The same policy over other items; raises `ValueError` for another dimension."
@@ -225,7 +224,7 @@ def over(
     advice = 'use embeddings of the model that its own were made with'
     require(dim == self.settings.dim,
             f'items of dimension {dim}, {self.name} was fitted on {self.settings.dim}; {advice}')
-    catalogue = make_catalogue(domain, self.settings.index, index)
+    catalogue = items if isinstance(items, Catalogue) else make_catalogue(domain, self.settings.index, index)
     if items_key(catalogue) != self.about['items_key']:
         warnings.warn(f'{self.name} was fitted on {self.about["items"]:,} other items; it searches these '
                       f'{len(catalogue.ids):,}, its scores are of those', stacklevel=3)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['OFFERS', 'moved', 'parts_of', 'joint_of_moves', 'trained_patterns', 'validation_cases', 'choose_moves', 'only_moves',
-           'classifier_scores', 'reranked', 'choose_depth']
+           'served_facts', 'classifier_scores', 'reranked', 'choose_depth']
 
 # %% ../../nbs/serving/251_rivals.ipynb #r002
 from itertools import product
@@ -18,6 +18,7 @@ from ..evaluation import average_pool, sample_cases, serve
 from ..metrics import score_queries
 from ..patterns import ROLES
 from ..retrieval import Flat, search
+from .forecast import fit_forecast, list_facts
 from ..settings import Settings
 from ..sphere import normalize
 from ..store import stream
@@ -116,6 +117,26 @@ def choose_moves(
 
 # a row of `choose_moves` -> what `moved` takes of it
 def only_moves(row): return {name: row[name] for name in ('share', 'step', 'own')}
+
+# %% ../../nbs/serving/251_rivals.ipynb #q002
+def served_facts(
+    corpus, # Corpus
+    s:Settings, # of the run
+    model=None, # a policy
+    most=100, # lists of a split
+) -> dict: # moves, of `choose_moves`; forecast: attribute and kind, of `fit_forecast`
+    "What validation says of the lists to be served: how to move the query, and how many will be right."
+    moves = choose_moves(corpus, s, model)
+    lists = []
+    for split, cases in validation_cases(corpus, s, most).items():
+        queries = moved(**parts_of(corpus, cases, s, model), **only_moves(moves['served'][split]))
+        lists.append(list_facts(corpus, cases, queries, s.k))
+    features, hits, pattern = zip(*lists, strict=True)
+    answers = pd.concat([pd.Series(x) for x in hits], axis=1).apply(np.concatenate, axis=1)
+    features = np.concatenate(features)
+    pattern = np.concatenate(pattern)
+    fitted = {what: fit_forecast(features, y, pattern) for what, y in answers.items()}
+    return dict(moves=moves, forecast=fitted)
 
 # %% ../../nbs/serving/251_rivals.ipynb #r019
 def classifier_scores(

@@ -146,6 +146,8 @@ class Shape:
     distinct: dict = field(default_factory=dict) # column -> most items of a value; a column alone: 1
     diversity: float = 0. # from 0, the nearest, to 1
 
+    def __bool__(self): return self != Shape() # is anything asked
+
     def __post_init__(self):
         most = {self.distinct: 1} if isinstance(self.distinct, str) else self.distinct or {}
         one = isinstance(most, dict) and len(most) < 2
@@ -162,7 +164,7 @@ class Shape:
             diversity=_number('diversity', self.diversity, high=1, wanted='a number from 0 to 1'))
 
 # %% ../../nbs/serving/253_shape.ipynb #s33a
-MOVES = ('share', 'step', 'own') # what moves a query, beside wishes
+MOVES = dict(share=1, step=10, own=10) # what moves a query, beside wishes, and how far at most
 
 def split_options(
     given:dict, # name -> value of `Shape` and of MOVES; None: not said
@@ -174,7 +176,8 @@ def split_options(
     options = ', '.join((*MOVES, *known))
     require(not other, f'{"".join(other[:1])!r} is no option of a list; the options are {options}')
     shape = Shape(**{name: said[name] for name in known if name in said})
-    return shape, {name: said[name] for name in MOVES if name in said}
+    def move(name): return _number(name, said[name], 0, MOVES[name], f'a number from 0 to {MOVES[name]}')
+    return shape, {name: move(name) for name in MOVES if name in said}
 
 # %% ../../nbs/serving/253_shape.ipynb #s034
 def with_feedback(
@@ -204,15 +207,16 @@ def _left(shape, catalogue, query, x, rows, density):
 # %% ../../nbs/serving/253_shape.ipynb #s036
 def shaped_list(
     shape:Shape, # all wishes; those of judged and unlike have moved the query already
-    catalogue,   # with `items`, `columns`, `rows_of(ids, what)` and `is_seed(x, rows)`
+    catalogue,   # Catalogue
     query,       # (d,) unit
     k:int,       # items to return
     x,           # (m, d) the seeds, which are not shown
     rows,        # (m,) where they lie, -1 for a vector
     density,     # items (n, d) -> their predicted density (n,)
 ) -> tuple[np.ndarray, np.ndarray]: # scores, rows, best first; fewer than k where there are no more
-    "The list that was asked for, exactly; raises `ValueError` for an unknown id or column."
-    require(k >= 1, f'k: {k} items asked; give a number 1 or more')
+    "The list that was asked for, exactly; by the index where nothing was; raises `ValueError`."
+    require(isinstance(k, int | np.integer) and k >= 1, f'k: {k} items asked; give a number 1 or more')
+    if not shape: return catalogue.nearest(query[None], k, x, rows)
     columns = catalogue.columns
     left = _left(shape, catalogue, query, x, rows, density)
     asked = catalogue.items, query, k*(POOL if shape.diversity else 1), left

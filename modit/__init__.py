@@ -47,7 +47,7 @@ _HOME = dict( # name: the module that defines it
     sample_cases='evaluation', average_pool='evaluation', serve='evaluation',
     score_cases='evaluation', evaluate='evaluation',
     write_folder='data.folder', own_domain='data.scorer', check_folder='serving.check',
-    settings_of='serving.fit', fit='serving.fit', Retriever='serving.retriever')
+    settings_of='serving.proposal', fit='serving.fit', Retriever='serving.retriever')
 __all__ = [*_HOME]
 
 

@@ -52,7 +52,7 @@ def test_the_whole_method_runs_with_another_backbone():
     shared, _ = modit.continue_pretraining(base, [corpus], s)
     sft, _ = modit.finetune(shared, corpus, s)
     pool = modit.labelled_pool(sft, corpus, s)
-    policy = modit.prefer(sft, corpus, s, pool, modit.VARIANTS['adaptive']).policy
+    policy = modit.hppo(sft, corpus, s, pool, modit.VARIANTS['adaptive']).policy
     assert isinstance(policy, MeanMLP) and isinstance(policy, Backbone)
     cases = modit.sample_cases(corpus, 'item', s.density_cases, s)
     def joint(query): return modit.score_cases(query, corpus, cases, s).joint.mean()

@@ -198,17 +198,18 @@ def test_a_point_has_a_process_and_a_memory_of_its_own():
 def test_a_file_that_cannot_go_on_is_refused(tmp_path, text, said):
     path = tmp_path/'growth.csv'
     path.write_text(text)
-    with pytest.raises(ValueError, match=f'growth.csv.*{said}.*--fresh$'): read_growth(path)
+    with pytest.raises(ValueError, match=f'growth.csv.*{said}.*; delete the file$'): read_growth(path)
 
 
 def test_a_file_of_another_machine_is_refused(tmp_path):
     path = tmp_path/'growth.csv'
     grow([Point('flat', 100)], S, path, power)
     path.write_text(path.read_text().replace(growth.PROCESSOR, 'Another'))
-    with pytest.raises(ValueError, match='growth.csv is of Another, this is .*--fresh$'): read_growth(path)
+    with pytest.raises(ValueError, match='growth.csv is of Another, this is .*; delete the file$'):
+        read_growth(path)
 
 
-def test_a_fresh_run_measures_again(tmp_path, monkeypatch):
+def test_only_what_no_file_has_is_measured(tmp_path, monkeypatch):
     monkeypatch.setenv('MODIT_RUNS', str(tmp_path))
     monkeypatch.setattr(growth, 'points_of', lambda sizes: [Point('flat', n) for n in (100, 200)])
     measured = []
@@ -216,6 +217,8 @@ def test_a_fresh_run_measures_again(tmp_path, monkeypatch):
         measured.append(point.items)
         return power(point, s)
     monkeypatch.setattr(growth, 'grow', partial(grow, measure=measure))
-    tables = [growth.write_growth(S, 'toy', fresh) for fresh in (False, False, True)]
-    assert measured == [100, 200, 100, 200] and [len(table) for table in tables] == [2, 2, 2]
-    assert (tmp_path/'bench'/'smoke'/'toy'/'fig-growth.svg').exists()
+    folder = tmp_path/'bench'/'smoke'/'toy'
+    for _ in range(2): assert len(growth.write_growth(S, 'toy')) == 2
+    assert measured == [100, 200] and (folder/'fig-growth.svg').exists()
+    (folder/'growth.csv').unlink()
+    assert len(growth.write_growth(S, 'toy')) == 2 and measured == [100, 200, 100, 200]

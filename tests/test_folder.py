@@ -1,8 +1,12 @@
 """Domains that are folders: every mistake has its line, and what is sound trains like any other domain."""
+import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 
@@ -15,15 +19,16 @@ from conftest import ROOT, environment
 from modit.run import pipeline, stages
 from modit.run.command import main
 from modit.data.folder import find_folder, folder_key, problems, read_facts, read_folder, write_folder
-from modit.serving.check import check_folder
-from modit.serving.fit import settings_of
+from modit.serving.check import Expectation, check_folder, readings
+from modit.serving.fit import FEW
+from modit.serving.proposal import settings_of
 from modit.serving.proposal import propose, write_facts
 from modit.ordering import prepare_corpus
 from modit.patterns import ROLES
 from modit.retrieval import check_embeddings
 from modit.data.sessions import mixed_sessions, sessions_of
 from modit.settings import Settings, load_settings, override
-from modit.store import stream
+from modit.store import lock_file, stream
 from modit.data.synth import make_domain, make_world
 
 S = load_settings('smoke')
@@ -85,6 +90,8 @@ SAID = {
     'blank label': (dict(attribute=with_label(4, '')), 'attribute, row 4: blank'),
     'NaN score': (dict(attribute=with_label(4, 'nan')), 'attribute, row 4: blank'),
     'word': (dict(attribute=with_label(4, 'maybe')), 'attribute, row 4: neither 0 or 1 nor a score'),
+    'class names': (dict(attribute=np.where(D1.attribute, 'boot', 'shoe')),
+                    "words, such as 'shoe'; write 1 for"),
     'infinite score': (dict(attribute=with_label(4, 'inf')), 'attribute, row 4: neither'),
     'scores': (dict(attribute=np.linspace(0, .8, N)), 'scores from 0 to 0.8 without a threshold'),
     'blank pattern': (dict(pattern=['', *['a', 'b']*(N//2 - 1), 'c']), 'pattern, row 0: blank'),
@@ -267,6 +274,15 @@ def test_proposals_leave_room_to_train(good):
     assert found['prefix_len'] < found['seq_len'] and max(found['tail_depths']) == found['seq_len']//4
 
 
+@pytest.mark.parametrize('positives', [400, 600, 800])
+def test_few_positives_fit_the_default_profile(tmp_path, positives):
+    items = stream(0, 'few', positives).normal(size=(2*positives, 8)).astype(np.float32)
+    path = write(tmp_path/'few', embeddings=items, ids=range(len(items)), attribute=np.arange(len(items)) % 2)
+    lines, wrong = check_folder(path, 'mini')
+    assert lines and not wrong
+    assert settings_of(path).pretrain_targets < settings_of(path).seq_len
+
+
 def test_check_says_what_to_expect_and_keeps_what_stands_there(good):
     write_facts(good, dict(anchors=300))
     lines, trouble = check_folder(good, 'smoke')
@@ -287,6 +303,15 @@ def test_settings_that_do_not_fit_the_data_are_told(good, facts, said):
     for name, value in facts.items(): assert read_facts(good)[name] == value # nobody's choice is overwritten
 
 
+@pytest.mark.parametrize('n, said', [(2, 'too few validation cases'), (6, 'there is room for a model')])
+def test_a_few_patterns_are_no_verdict(n, said):
+    joint = dict(average=.1, probe=.1, tail=.5)
+    cases = pd.DataFrame([dict(pattern=i, method=x, joint=y) for i in range(n) for x, y in joint.items()])
+    predictor = pd.DataFrame(dict(spearman=.5), ['pattern-out'])
+    lines = readings(Expectation(dict(base_rate=.1, density_at_positives=.3), predictor, cases))
+    assert said in lines[2] and (f'({n} patterns)' in lines[2]) == (n < FEW)
+
+
 def status(*argv):
     try: main([str(x) for x in argv])
     except SystemExit as e: return e.code
@@ -301,6 +326,9 @@ def test_the_command_says_everything_and_exits_2(tmp_path, good, capsys):
     flat = write(tmp_path/'flat', embeddings=D1.items[:, :8])
     assert status('check', good, flat, '--profile', 'smoke') == 2
     assert 'dimensions differ' in capsys.readouterr().err
+    for value in ('nan', 'inf'):
+        assert status('check', good, '--profile', 'smoke', '--threshold', value) == 2
+        assert 'give a finite number' in capsys.readouterr().err and 'threshold' not in read_facts(good)
     assert status('check', good, '--profile', 'smoke', '--scorer', 'no:thing') == 2
     assert 'no:thing: no such function' in capsys.readouterr().out
 
@@ -341,6 +369,21 @@ def test_folders_train_and_the_store_knows_their_content(two):
         stages.stage_key(s, 'domain', 'first')
 
 
+def test_who_waits_says_for_whom(two, capsys):
+    s = settings_of(two, 'smoke', **TINY)
+    path = stages.stage_path(s, 'corpus', 'first')
+    with ThreadPoolExecutor() as pool:
+        with lock_file(path.parent/'.locks'/path.stem, doing='makes a thing'):
+            making = pool.submit(pipeline.make_stage, s, 'corpus', 'first')
+            for _ in range(600):
+                said = capsys.readouterr().err
+                if said or making.done(): break
+                time.sleep(.1)
+            assert not path.exists()
+        assert making.result() == path and path.exists()
+    assert said == f'modit: waiting for process {os.getpid()} on {platform.node()}, which makes a thing\n'
+
+
 def test_sizes_of_other_data_are_refused(two):
     s = settings_of(two, 'smoke')
     with pytest.raises(ValueError, match='first: 3000 items of dimension 16, and settings for 3001 of 16'):
@@ -351,7 +394,7 @@ KILLED = """
 import os, sys
 from modit import training
 from modit.run import pipeline
-from modit.serving.fit import settings_of
+from modit.serving.proposal import settings_of
 save, left = training.save_checkpoint, [1]
 def last_word(path, *given, **facts):
     save(path, *given, **facts)

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from conftest import EXPERIMENTS, LIBRARY, ROOT, copy_repository, module_of, run_python, tracked_files
+from modit.report.looks import CONFIRMED, NOT_RUN, WORDS
 from modit.run import pipeline, source, stages
 from modit.run.notebooks import executed_path, run_marker
 from modit.settings import Settings, load_settings, read_profiles
@@ -289,14 +290,36 @@ def test_what_a_text_names_is_there(name):
 def test_every_claim_has_a_verdict():
     reported, ours = (pd.read_csv(ROOT/'figures'/folder/'claims.csv') for folder in ('reported', 'mini'))
     assert reported.id.is_unique and sorted(ours.id) == sorted(reported.id)
-    assert set(ours.verdict) <= {'holds', 'within noise', 'fails', 'not run'}
+    assert set(ours.verdict) <= {*WORDS, NOT_RUN.label}
     words = reported.set_index('id').statement[ours.id].tolist()
     assert ours.statement.tolist() == words, 'a statement changed; run make figures'
 
 
-def test_every_verdict_but_holds_has_a_reason():
+def test_every_claim_says_what_it_speaks_of_and_who_judges_it():
+    claims, public = (pd.read_csv(ROOT/'figures'/folder/'claims.csv') for folder in ('reported', 'public'))
+    assert set(claims['class']) == {'method', 'condition', 'calibration'}
+    of = claims.groupby('scale').id.agg(set)
+    assert set(of.index) == {'synthetic', 'public', 'theory'}
+    assert of['public'] == set(public.id[public.cells > 0]) - of['theory']
+    pages = {page: (ROOT/'modit'/'experiments'/f'{page}.py').read_text() for page in set(claims.page)}
+    named = [re.search(rf"{r.id}['=]", pages[r.page]) is not None for r in claims.itertuples()]
+    assert all(named), claims.id[~pd.Series(named)].tolist()
+
+
+@pytest.mark.parametrize('folder', ['mini', 'mini/runs/seed=1', 'public'])
+def test_a_word_is_what_its_cells_say(folder):
+    claims, cells = (pd.read_csv(ROOT/'figures'/folder/f'{name}.csv') for name in ('claims', 'claim-cells'))
+    for r in claims[claims.cells > 0].itertuples():
+        verdicts = cells.verdict[cells.id == r.id].tolist()
+        found = len(verdicts), verdicts.count('for'), verdicts.count('against')
+        assert found == (r.cells, r.significant, r.against), r.id
+        assert (r.verdict == WORDS[2]) == (r.against > r.significant), r.id
+        if r.verdict == CONFIRMED: assert 2*r.significant > r.cells or r.id == 'C30', r.id
+
+
+def test_every_claim_that_is_not_confirmed_has_a_reason():
     ours = pd.read_csv(ROOT/'figures'/'mini'/'claims.csv')
-    wanting = ours[~ours.verdict.isin(['holds', 'not run'])]
+    wanting = ours[~ours.verdict.isin([CONFIRMED, NOT_RUN.label])]
     without = wanting.id[wanting.why.isna()].tolist()
     assert not without, f'no page gives a reason for {", ".join(without)}'
     for label in wanting.shown: assert [*(ROOT/'figures'/'mini').glob(f'{label}.*')], f'no {label} to show it'
@@ -325,7 +348,7 @@ NEEDED = """
 LICENSE CITATION.cff CHANGELOG.md CONTRIBUTING.md LOG.md requirements.lock Snakefile
 nbs/experiments/.notest workflow/profiles/local/config.yaml data_synth/domains.csv modit/modit.mplstyle
 data_public/packages.csv data_public/LICENSE-wordnet.txt
-.ci/run .github/workflows/ci.yaml .gitattributes .pre-commit-config.yaml
+setup.py MANIFEST.in .ci/run .github/workflows/ci.yaml .gitattributes .pre-commit-config.yaml
 """
 
 

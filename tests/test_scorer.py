@@ -17,7 +17,7 @@ from modit.density import fit_predictor, predict_density, recall_density
 from modit.evaluation import average_pool, sample_cases, score_cases
 from modit.data.folder import problems, read_folder, write_folder
 from modit.serving.check import check_folder
-from modit.serving.fit import settings_of
+from modit.serving.proposal import settings_of
 from modit.ordering import prepare_corpus
 from modit.patterns import ROLES
 from modit.retrieval import VectorIndex, search

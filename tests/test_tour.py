@@ -98,10 +98,11 @@ def test_pictures_of_pages_are_those_that_the_pages_show():
         assert f']({name})' in TOUR
 
 
-def test_the_tour_shows_the_headline_table():
-    shown = TOUR.split('<!-- tab-headline -->')[1].split('<!-- /tab-headline -->')[0].strip()
-    table = (ROOT/'figures'/'mini'/'tab-headline.md').read_text().strip()
-    assert shown == table, 'copy figures/mini/tab-headline.md between the tab-headline marks of docs/tour.md'
+@pytest.mark.parametrize('name', ['tab-headline', 'tab-classes'])
+def test_the_tour_shows_a_committed_table(name):
+    shown = TOUR.split(f'<!-- {name} -->')[1].split(f'<!-- /{name} -->')[0].strip()
+    table = (ROOT/'figures'/'mini'/f'{name}.md').read_text().strip()
+    assert shown == table, f'copy figures/mini/{name}.md between its marks in docs/tour.md'
 
 
 @pytest.fixture(scope='module')

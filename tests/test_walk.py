@@ -7,7 +7,8 @@ from conftest import LIBRARY, module_of
 from modit.data.folder import read_folder, write_folder
 from modit.data.synth import make_domain, make_world
 from modit.run.pipeline import get_corpus, get_domain
-from modit.serving.fit import fit, settings_of
+from modit.serving.fit import fit
+from modit.serving.proposal import settings_of
 from modit.settings import load_settings
 
 NUMBER = {f'modit.{module_of(page)}': int(page.stem[:3]) for page in LIBRARY}

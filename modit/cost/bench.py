@@ -161,7 +161,9 @@ def _random_retriever(
     catalogue = make_catalogue(SimpleNamespace(items=rng.standard_normal((n, dim), dtype=np.float32)))
     facts = dict(probe=catalogue.items[0], bias=np.zeros(1, np.float32), centroids=catalogue.items[:100])
     policy = guided_by(init_zero_layers(new_model(alone)), init_zero_layers(new_model(alone), seed=1))
-    return Retriever(alone, policy, facts, {}, catalogue=catalogue)
+    plain = dict(share=1., step=0., own=0.) # the policy's query as it is
+    about = dict(trained=list(range(100)), moves=dict(served=dict(item=plain)))
+    return Retriever(alone, policy, facts, about, catalogue=catalogue)
 
 # %% ../../nbs/cost/260_bench.ipynb #c029
 def _bench_expand(

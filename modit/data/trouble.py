@@ -56,10 +56,16 @@ def _count_problems(positive, known):
     return [] if enough else [f'{positive} positives are too few: {least}; label more items']
 
 # %% ../../nbs/data/036_trouble.ipynb #c017
+def _class_names(words): # in place of labels
+    kinds = f'{words.nunique()} kinds of words' if words.nunique() > 1 else 'words'
+    advice = '1 for items of the class that is wanted and 0 for the others'
+    return f'{kinds}, such as {str(words.iloc[0])!r}; write {advice}; classes can stand in a column pattern'
+
 def _label_problems(column, threshold, scored=False):
     "Labels that are no label or blank, scores without a threshold, and what `_count_problems` finds."
     values, wrong = to_numbers(column)
     where = 'items: attribute,'
+    if 2*wrong.sum() > len(wrong): return [f'{where} {_class_names(column[wrong])}']
     known = values[np.isfinite(values)]
     lines = _wrong_rows(where, wrong, 'neither 0 or 1 nor a score; write a number')
     blank = np.isnan(values) & ~wrong

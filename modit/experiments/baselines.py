@@ -64,7 +64,8 @@ def run(
         corpus = get_corpus(p.s, name)
         def alone(cases, corpus=corpus): return attribute_only(corpus, cases)
         rows.append(p.score(corpus, dict(attribute_only=alone)))
-        for method, answer in tunable(corpus, p.s).items():
+        for method, by_value in tunable(corpus, p.s).items():
+            def answer(cases, value, by_value=by_value): return by_value(cases, value)
             rows.append(p.score_chosen(corpus, method, answer, [dict(value=x) for x in grids[method]]))
         rows += filtered(corpus, p)
     return dict(baselines=pd.concat(rows, ignore_index=True))

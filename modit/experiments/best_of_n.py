@@ -15,7 +15,7 @@ from ..report.looks import look
 from ..report.report import Table, best_variants, by_method
 from ..settings import Settings, require
 from ..report.stats import cluster_interval, paired_bootstrap
-from ..report.ledger import judge, threshold_claim
+from ..report.ledger import judge, range_claim
 from ..report.verdicts import contrast, contrasts, split_panels
 from ..run.page import Page
 
@@ -154,4 +154,4 @@ def claims(
     if not len(d13) or compared(p) < offered(p): return []
     found = headroom(d13, p.s)
     return [judge('C18', contrast(d13, 'hppo_single', 'sft_oracle', p.s)),
-            judge('C19', threshold_claim(found, found.estimate.between(.15, .27)))]
+            judge('C19', range_claim(found, .15, .27))]

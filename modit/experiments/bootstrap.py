@@ -15,7 +15,7 @@ from ..report.report import Table, with_hppo
 from ..settings import override, require
 from ..report.stats import holm, resample_counts
 from ..store import stream
-from ..report.ledger import judge
+from ..report.ledger import judge, threshold_claim
 from ..report.verdicts import contrasts, paired
 from ..run.page import Page
 
@@ -122,7 +122,7 @@ def beside_one(
 ) -> pd.DataFrame: # with a verdict
     "What the interval of a ratio says about a claim that it is above or below one."
     low, high = (side*(rows[end] - 1) for end in (('low', 'high') if side > 0 else ('high', 'low')))
-    return rows.assign(verdict=np.select([low > 0, high < 0], ['holds', 'fails'], 'within noise'))
+    return threshold_claim(rows, low > 0, high < 0).assign(sign=side*(rows.estimate - 1) > 0)
 
 # %% ../../nbs/experiments/380_bootstrap.ipynb #c030
 def clustering(

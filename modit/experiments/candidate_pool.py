@@ -14,7 +14,7 @@ from ..run.page import Page
 from ..run.pipeline import get_corpus, get_history, get_model
 from ..report.looks import legend_of, look
 from ..report.report import Table, by_method, read_reported
-from ..report.ledger import judge, weakest_in_each_cell
+from ..report.ledger import judge
 from ..report.verdicts import contrast
 from ..settings import Settings
 
@@ -108,11 +108,10 @@ def claims(
     scores, # of `run`
     p:Page, # the run
 ) -> list:
-    "C16 and B06; a claim whose pools were not run is left out."
+    "C16a, C16b and B06; a claim whose pools were not run is left out."
     cases, found = scores['candidate_pool'], []
     def up(a, b): return contrast(cases, a, b, p.s)
     if {'static', 'policy', 'hybrid'} <= set(p.pools):
-        ordered = weakest_in_each_cell(up('hybrid', 'static'), up('static', 'policy'))
-        found.append(judge('C16', ordered))
+        found += [judge('C16a', up('hybrid', 'static')), judge('C16b', up('static', 'policy'))]
     if {'hybrid', 'hybrid_probe'} <= set(p.pools): found.append(judge('B06', up('hybrid_probe', 'hybrid')))
     return found

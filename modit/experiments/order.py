@@ -13,7 +13,7 @@ from ..report.looks import look
 from ..report.report import Table, by_method
 from ..settings import Settings, override
 from ..report.stats import paired_bootstrap
-from ..report.ledger import judge, threshold_claim
+from ..report.ledger import judge, range_claim
 from ..report.verdicts import contrast, contrasts, split_panels
 from ..report.ledger import weakest_in_each_cell
 from ..run.page import Page
@@ -131,4 +131,4 @@ def claims(
     found.append(judge('C10', above(cases, ('pretrained', 'cpt'), p.s)))
     if 'item' not in p.splits: return found
     gain = relative_gain(cases, p)
-    return [*found, judge('C33', threshold_claim(gain, gain.estimate >= .45))]
+    return [*found, judge('C33', range_claim(gain, .45, 1.08))]

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'MINE', 'MARKS', 'COURSE', 'MOST_PASSES', 'named', 'further', 'columns', 'score_tolerance',
            'steps_of', 'score_course', 'run', 'course', 'variants', 'table', 'seen_as', 'plot_variants',
-           'against_start', 'draw_course', 'plot_course', 'plot', 'drift_of', 'drifts', 'claims']
+           'against_start', 'draw_course', 'plot_course', 'plot', 'drift_of', 'drift_claims', 'claims']
 
 # %% ../../nbs/experiments/350_pareto.ipynb #c004
 import matplotlib.pyplot as plt
@@ -194,30 +194,32 @@ MOST_PASSES = 3 # of the paper's figure
 def drift_of(
     cases, # of `course`: one domain's items
     s:Settings, # resamples, seed
-) -> pd.DataFrame: # a row
-    "Attr up, Same and Joint down from the peak on validation to the last checkpoint."
+) -> list: # two tables of a row
+    "To the last checkpoint: from SFT Attr up, Same down (C25a); from validation's peak Joint down (C25b)."
     trained = cases[(cases.step > 0) & (cases.passes.round() <= MOST_PASSES)]
     said = trained.groupby('step').valid_joint.first()
-    ends = f'off_policy_{said.index[-1]}', f'off_policy_{said.idxmax()}'
-    sides = dict(attr=1, same=-1, joint=-1)
-    return weakest_in_each_cell(*(contrast(cases, *ends, s, k, side) for k, side in sides.items()))
+    last, peak = (f'off_policy_{step}' for step in (said.index[-1], said.idxmax()))
+    sides = dict(attr=1, same=-1)
+    moved = [contrast(cases, last, 'off_policy_0', s, column, side) for column, side in sides.items()]
+    return [weakest_in_each_cell(*moved), contrast(cases, last, peak, s, 'joint', -1)]
 
 # %% ../../nbs/experiments/350_pareto.ipynb #17aa4023
-def drifts(
+def drift_claims(
     cases, # of `course`
     s:Settings, # resamples, seed
-) -> pd.DataFrame: # a row a domain; none where the passes of a run are not known
-    "C25 on the item split."
-    if 'passes' not in cases: return cases[:0]
-    items = [rows for _, rows in cases[cases.split == 'item'].groupby('domain')]
-    return pd.concat([drift_of(rows, s) for rows in items], ignore_index=True) if items else cases[:0]
+) -> list: # none where the passes of a run are not known
+    "C25a and C25b, a cell a domain."
+    if 'passes' not in cases: return []
+    items = [drift_of(rows, s) for _, rows in cases[cases.split == 'item'].groupby('domain')]
+    if not items: return []
+    found = dict(zip(('C25a', 'C25b'), map(pd.concat, zip(*items, strict=True)), strict=True))
+    return [judge(name, rows) for name, rows in found.items()]
 
 # %% ../../nbs/experiments/350_pareto.ipynb #c044
 def claims(
     scores, # of `run`
     p:Page, # the run
 ) -> list:
-    "C11 and C25; a claim whose cells were not run is left out."
-    drifted = drifts(course(scores), p.s)
-    found = [judge('C11', contrast(variants(scores), 'off_policy', 'sft', p.s))]
-    return [*found, judge('C25', drifted)] if len(drifted) else found
+    "C11, C25a and C25b; a claim whose cells were not run is left out."
+    gain = contrast(variants(scores), 'off_policy', 'sft', p.s)
+    return [judge('C11', gain), *drift_claims(course(scores), p.s)]

@@ -198,7 +198,7 @@ def claims(scores, p): return [] # no claim of its own; 490_why gives the reason
 def lead_reasons(
     leads,    # scores leads, of CLAIMED
 ) -> dict:    # claim -> fields
-    "B06 and C16: what a pool can teach."
+    "B06 and C16b: what a pool can teach."
     kept = {pool: shares(rows, 'second', 'first') for pool, rows in leads.groupby('pool')}
     ahead = leads.groupby(['pool', 'domain']).second.mean()
     wide = ahead['hybrid_probe']
@@ -206,7 +206,7 @@ def lead_reasons(
     more = above(kept['policy'], kept['static'])
     survive = {pool: kept[pool].estimate for pool in ('static', 'policy')}
     return dict(B06=dict(explained=mostly(wide < usual), wide=wide, usual=usual),
-                C16=dict(explained=mostly(more), **survive))
+                C16b=dict(explained=mostly(more), **survive))
 
 # %% ../../nbs/experiments/480_reasons.ipynb #r004
 def oracle_reasons(
@@ -217,7 +217,7 @@ def oracle_reasons(
     rows = {x: contrast(again, 'hppo_single', 'sft_oracle', s, x) for x in ('first', 'second')}
     means = again.groupby(['domain', 'split', 'method'])[['first', 'second']].mean().unstack('method')
     adds = {x: means[x].hppo_oracle/means[x].hppo_single - 1 for x in ('first', 'second')}
-    lost = (rows['second'].verdict != 'fails').all()
+    lost = (rows['second'].verdict != 'against').all()
     return dict(C18={x: found.estimate for x, found in rows.items()} | dict(explained=lost),
                 C19=adds | dict(explained=adds['second'].between(.15, .27).all()))
 
@@ -226,11 +226,11 @@ def reasons(
     scores, # of `run`
     p:Page, # settings
 ) -> dict:  # claim -> fields
-    "B06, C16, C18, C19 and C28, over D1 to D3."
+    "B06, C16b, C18, C19, C28a and C28b, over D1 to D3."
     leads, again, false = (scores[x].query('domain in @CLAIMED') for x in SCORES)
     found = oracle_reasons(again, p.s) if len(again) else {}
     if not len(leads): return found
     named = {x: shares(rows.assign(cases=1), 'same_winner', 'cases') for x, rows in false.groupby('method')}
     more = mostly(above(named['bank'], named['local']))
     truth = {bank: rows.estimate for bank, rows in named.items()}
-    return found | lead_reasons(leads) | dict(C28=dict(explained=more, **truth))
+    return found | lead_reasons(leads) | dict.fromkeys(('C28a', 'C28b'), dict(explained=more, **truth))

@@ -216,9 +216,8 @@ def claims(
     found = []
     if set(FIVE) <= set(cases.method):
         widest = best_and_worst(cases, p.s)
-        rows = threshold_claim(widest, widest.estimate <= .015)
-        chance = (rows.verdict == 'fails') & (rows.estimate <= rerun_noise(runs, len(FIVE)))
-        found.append(judge('C21', rows.assign(verdict=rows.verdict.mask(chance, 'within noise'))))
+        beyond = ~(widest.estimate <= max(.015, rerun_noise(runs, len(FIVE))))
+        found.append(judge('C21', threshold_claim(widest, widest.estimate <= .015, beyond)))
     if len(runs):
         gains = [contrast(runs, seed, 'sft', p.s) for seed in SEEDS]
         found.append(judge('C22', weakest_in_each_cell(*gains)))

@@ -22,7 +22,7 @@ from ..report.report import Table
 from ..retrieval import search
 from ..settings import Settings, override, require
 from ..report.ledger import judge, weakest_in_each_cell
-from ..report.verdicts import contrast, contrasts, draw_differences
+from ..report.verdicts import contrasts, draw_differences
 from ..run.page import Page
 
 # %% ../../nbs/experiments/420_targets.ipynb #c007
@@ -168,22 +168,22 @@ def claims(
     scores, # of `run`
     p:Page, # the run
 ) -> list:
-    "C24; left out if not all its targets were run."
+    "C24a to C24c; left out if not all its targets were run."
     if not set(TARGETS) <= set(p.targets): return []
-    parts = []
-    for sharp in ('target_top1', 'target_top5'):
-        for column, side in (('joint', 1), ('attr', -1), ('cond', 1)):
-            parts.append(contrast(scores['targets'], 'target_centroid', sharp, p.s, column, side))
-    return [judge('C24', weakest_in_each_cell(*parts))]
+    def weakest(column, side):
+        pairs = [('target_centroid', sharp) for sharp in ('target_top1', 'target_top5')]
+        return weakest_in_each_cell(contrasts(scores['targets'], pairs, p.s, column, side))
+    sides = dict(C24a=('joint', 1), C24b=('attr', -1), C24c=('cond', 1))
+    return [judge(name, weakest(*side)) for name, side in sides.items()]
 
 # %% ../../nbs/experiments/420_targets.ipynb #t034
 def reasons(
     scores, # of `run`
     p:Page, # the run
 ) -> dict:  # claim -> fields
-    "C24: how many neighbours are counted."
+    "C24b: how many neighbours are counted."
     again = scores['targets_again'].groupby('neighbours')
     if not len(again): return {}
     sharp = {str(k): gaps(x, 'top1', 'centroid', 'attr') for k, x in again}
     higher = any(mostly(x > 0) for x in sharp.values())
-    return dict(C24=dict(explained=higher, neighbours=list(sharp), gain=pd.concat(sharp)))
+    return dict(C24b=dict(explained=higher, neighbours=list(sharp), gain=pd.concat(sharp)))

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['LOOK', 'BLUE', 'ORANGE', 'GREEN', 'VERMILLION', 'PURPLE', 'SKY', 'YELLOW', 'BLACK', 'LIGHT', 'GREY', 'DARK',
-           'METHODS', 'COLOURS', 'VERDICTS', 'NOT_RUN', 'Look', 'add_looks', 'look', 'marked', 'ring', 'whisker',
-           'legend_of', 'save_figure']
+           'METHODS', 'COLOURS', 'VERDICTS', 'CONFIRMED', 'NOT_SEEN', 'OPPOSITE', 'WORDS', 'NOT_RUN', 'Look',
+           'add_looks', 'look', 'marked', 'ring', 'whisker', 'legend_of', 'save_figure']
 
 # %% ../../nbs/report/195_looks.ipynb #c002
 import io
@@ -100,17 +100,18 @@ def look(
 
 # %% ../../nbs/report/195_looks.ipynb #c024
 VERDICTS = {
-    'holds': Look('holds', BLUE, 'o'),
-    'within noise': Look('within noise', GREY, 'o', False),
-    'fails': Look('fails', VERMILLION, 'X'),
+    'for': Look('significant', BLUE, 'o'),
+    'neither': Look('not significant', GREY, 'o', False),
+    'against': Look('significantly against', VERMILLION, 'X'),
 }
+CONFIRMED, NOT_SEEN, OPPOSITE = WORDS = ('confirmed', 'not seen at this scale', 'opposite') # of a claim
 NOT_RUN = Look('not run', LIGHT, '_') # no verdict: nothing was run that the claim could be judged by
 
 def marked(
-    verdict:str, # holds, within noise, fails or not run
+    verdict:str, # of a cell or of a claim
 ) -> str:
     "A verdict with its mark, for a table."
-    marks = {'holds': '●', 'within noise': '○', 'fails': '✕', NOT_RUN.label: '–'}
+    marks = dict(zip((*VERDICTS, *WORDS, NOT_RUN.label), '●○✕●○✕–', strict=True))
     return f'{marks[verdict]} {verdict}'
 
 # %% ../../nbs/report/195_looks.ipynb #c027

@@ -9,7 +9,6 @@ __all__ = ['PERCENT', 'PACKAGES', 'figures_dir', 'write_cases', 'read_cases', 'i
 
 # %% ../../nbs/report/200_report.ipynb #c002
 import gzip, json, platform, resource, time, zlib
-from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -21,7 +20,7 @@ from threadpoolctl import threadpool_info
 
 from .looks import look
 from ..settings import Settings, repo_root
-from ..store import atomic_write, fingerprint, runs_dir
+from ..store import atomic_write, fingerprint, lock_file, runs_dir
 from ..variants import VARIANTS
 
 pd.options.mode.string_storage = 'python' # tables are the same with pyarrow installed and without it
@@ -203,17 +202,7 @@ def beside_rivals(
     return pd.concat([*beside, scores[name]], ignore_index=True)
 
 # %% ../../nbs/report/200_report.ipynb #c057
-@contextmanager
-def locked():
-    "One writer at a time for the files that experiments share."
-    path = runs_dir()/'.report.lock'
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, 'w') as f:
-        try:
-            import fcntl
-            fcntl.flock(f, fcntl.LOCK_EX)
-        except ImportError: pass # no such locks here: run experiments one by one
-        yield
+def locked(): return lock_file(runs_dir()/'.report.lock') # one writer at a time for what experiments share
 
 # %% ../../nbs/report/200_report.ipynb #c057b
 def kernels() -> dict: # processor, torch, blas

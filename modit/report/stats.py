@@ -201,8 +201,8 @@ def holm(
 def verdict(
     interval:Interval, # of the difference that the claim is about
     side:int=+1,       # the claimed sign: +1 or -1
-) -> str:              # holds, within noise or fails
+) -> str:              # for, neither or against
     "What an interval says about a claim of direction; raises `ValueError` for another side."
     if side not in (1, -1): raise ValueError(f'a claim has side +1 or -1, not {side!r}')
     low, high = sorted((side*interval.low, side*interval.high))
-    return 'holds' if low > 0 else 'fails' if high < 0 else 'within noise'
+    return 'for' if low > 0 else 'against' if high < 0 else 'neither'

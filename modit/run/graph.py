@@ -25,7 +25,7 @@ from .stages import stage_path, stages_of
 from ..report.report import read_reported
 from ..settings import Settings, load_settings, repo_root
 from .shards import shard_file, shard_slices
-from ..store import fingerprint, runs_dir
+from ..store import fingerprint, lock_file, runs_dir
 from ..report.ledger import not_run, update_claims
 
 # %% ../../nbs/run/250_graph.ipynb #c005
@@ -175,17 +175,10 @@ def page_job(
 def _repository_lock(
     folder=None,  # by default that of all runs
     patience=30., # seconds to wait for a killed run's last processes
-):                # an open file that no second run can lock, None where there are no such locks
+):                # an open file that no second run can lock
     "Keep other runs out; raises `ValueError` while one is at work."
-    try: import fcntl
-    except ImportError: return None
-    path = Path(folder or runs_dir())/'.lock'
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = open(path, 'w')
     for _ in range(max(1, int(2*patience))):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return lock
+        try: return lock_file(Path(folder or runs_dir())/'.lock', wait=False)
         except BlockingIOError: time.sleep(.5)
     raise ValueError('another run is at work in this repository; wait until it ends, or end it')
 
@@ -210,7 +203,7 @@ def snakemake(
     load_settings(profile); steady_environment()
     _check_workflow(workflow)
     lock = _repository_lock()
-    keep = [lock.fileno()] if lock else []
+    keep = [] if sys.platform == 'win32' else [lock.fileno()]
     facts = [f'{k}={v}' for k, v in dict(profile=profile, **config).items()]
     command = [sys.executable, '-m', 'snakemake', target, '--config', *facts]
     command += ['--workflow-profile', f'workflow/profiles/{workflow}'] + ['--dry-run']*dry

@@ -22,7 +22,7 @@ from ..evaluation import evaluate, serve
 from .notebooks import check_parameters, experiment_path, experiments, notebook_parameters
 from .notebooks import page_constant, short_name
 from .parameters import SPLITS, given_in, page_defaults, resolve, results_folder, settings_of
-from ..report.ledger import give_reasons, show_claims, update_claims
+from ..report.ledger import COUNTS, give_reasons, show_claims, update_claims
 from ..report.looks import add_looks, save_figure
 from ..report.report import read_cases, update_manifest, write_cases, write_table
 from ..settings import Settings
@@ -111,7 +111,7 @@ def read_ledger(
     path = folder/f'{name}.csv'
     if not path.exists():
         raise FileNotFoundError(f'{path} is missing; run all experiments first: `modit main paper`')
-    return pd.read_csv(path, dtype=dict(held='Int64', cells='Int64') if name == 'claims' else None)
+    return pd.read_csv(path, dtype=COUNTS if name == 'claims' else None)
 
 # %% ../../nbs/run/240_page.ipynb #c045
 @patch

@@ -5,12 +5,12 @@
 # %% auto #0
 __all__ = ['MAKERS', 'HISTORY', 'get_domain', 'get_pool', 'get_corpus', 'get_model', 'save_model', 'work_folder',
            'make_domain_file', 'make_corpus', 'make_pretrained', 'make_cpt', 'make_sft', 'preference_settings',
-           'make_pool', 'make_shard', 'save_run', 'make_preference', 'maker_of', 'make_stage', 'get_rows',
-           'get_history']
+           'make_pool', 'make_shard', 'save_run', 'make_preference', 'maker_of', 'one_at_a_time', 'make_stage',
+           'get_rows', 'get_history']
 
 # %% ../../nbs/run/220_pipeline.ipynb #0090c183
 import shutil
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,13 +34,14 @@ from .shards import labeller
 from .stages import STAGES, check_stage, stage_path
 from ..settings import Settings
 from ..sft import finetune
-from ..store import atomic_write, load_arrays, named
+from ..store import atomic_write, load_arrays, lock_file, named
 from ..training import load_checkpoint, on_main, processes, save_checkpoint
 from ..variants import VARIANTS
 
 # %% ../../nbs/run/220_pipeline.ipynb #c018
 def _stored_domain(s, name): return load_domain(make_stage(s, 'domain', name)) # as it was generated
-def get_domain(s, name, rows=None): return own_domain(s, name, rows) if s.folders else _stored_domain(s, name)
+def get_domain(s, name, rows=None): return _own(s, name, rows) if s.folders else _stored_domain(s, name)
+def _own(s, name, rows): return replace(own_domain(s, name, rows), name=name) # whatever its folder is called
 def _own_folder(s, name): return find_folder(s.of('folders', name)) if s.folders else None
 def get_pool(s, domain): return Pool.load(make_stage(s, 'pool', domain)) # the first, labelled pool
 
@@ -197,20 +198,12 @@ def maker_of(
     return make_preference if stage in VARIANTS else MAKERS[stage]
 
 # %% ../../nbs/run/220_pipeline.ipynb #c047
-@contextmanager
-def _stage_lock(
-    path, # of the result
-):
-    "Let one process at a time make a result, or one group of processes."
-    if not processes().is_main_process: return (yield)
-    folder = path.parent/'.locks'
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder/path.stem, 'w') as f:
-        try:
-            import fcntl
-            fcntl.flock(f, fcntl.LOCK_EX)
-        except ImportError: pass # no such locks here: the result is made twice and is the same
-        yield
+def one_at_a_time(
+    path,  # of the lock
+    doing, # while it is held
+):         # a context
+    "Let one process at a time in, or one group of processes; the others wait and say for whom."
+    return lock_file(path, doing=doing) if processes().is_main_process else nullcontext()
 
 # %% ../../nbs/run/220_pipeline.ipynb #c049
 def make_stage(
@@ -223,7 +216,7 @@ def make_stage(
     path = stage_path(s, stage, domain)
     domain = check_stage(s, stage, domain)
     if on_main(path.exists): return path
-    with _stage_lock(path):
+    with one_at_a_time(path.parent/'.locks'/path.stem, f'makes {path.stem}'):
         if not on_main(path.exists): maker_of(stage)(s, stage, domain, path, **shards)
     on_main(partial(shutil.rmtree, work_folder(path), ignore_errors=True))
     return path

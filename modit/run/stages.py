@@ -164,4 +164,4 @@ def stage_path(
     "Where the result of a stage lies, or will lie."
     domain = check_stage(s, stage, domain)
     name = '-'.join(p for p in (stage, domain, stage_key(s, stage, domain)) if p)
-    return runs_dir()/s.profile/f'{name}.safetensors'
+    return runs_dir(s.folders)/s.profile/f'{name}.safetensors'

@@ -18,9 +18,9 @@ from ..density import recall_density, validate_predictor
 from ..evaluation import average_pool, sample_cases, score_cases
 from ..ordering import centroid, prepare_corpus
 from ..patterns import ROLES
-from .fit import FEW, in_patterns, settings_of
-from .proposal import propose, write_facts
-from ..settings import Settings
+from .card import FEW, in_patterns
+from .proposal import propose, settings_of, write_facts
+from ..settings import Settings, require
 from ..store import named, stream
 
 # %% ../../nbs/serving/259_check.ipynb #c019
@@ -135,6 +135,7 @@ def check_folder(
     dim=None,        # that a model wants
 ) -> tuple[list, list]: # lines, lines of trouble
     "Everything about a folder: what is wrong, or which settings fit and what to expect."
+    require(threshold is None or np.isfinite(threshold), f'threshold {threshold}: give a finite number')
     if threshold is not None: write_facts(path, read_facts(path) | dict(threshold=threshold))
     wrong = problems(path, dim, scorer != 'column')
     if wrong: return [], wrong

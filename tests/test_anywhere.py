@@ -1,0 +1,146 @@
+"""The wheel in an empty environment and an empty folder: check, fit, evaluate and expand work there."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import numpy as np
+import pytest
+from packaging.requirements import Requirement
+
+from conftest import ROOT, copy_repository
+from modit.data.folder import write_folder
+from modit.data.synth import make_domain, make_world
+from modit.settings import load_settings
+
+pytestmark = pytest.mark.slow
+RUNNING = f'{sys.version_info.major}.{sys.version_info.minor}'
+TINY = '{"pretrain_steps": 4, "train_rows": [32], "hppo_cases": 16, "full_cases": 20}'
+NOTEBOOKS = ('papermill', 'nbdev', 'jupyterlab', 'ipykernel', 'nbclient', 'snakemake', 'matplotlib')
+
+
+def run(command, cwd, fails=False, **words):
+    "What a command prints, its messages behind it, without this checkout in its way."
+    env = {k: v for k, v in os.environ.items() if k not in ('PYTHONPATH', 'MODIT_RUNS', 'VIRTUAL_ENV')}
+    done = subprocess.run(list(map(str, command)), cwd=cwd, env=env, capture_output=True, text=True, **words)
+    assert bool(done.returncode) == fails, done.stderr[-3000:]
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope='module')
+def wheel(tmp_path_factory):
+    copy, out = tmp_path_factory.mktemp('source'), tmp_path_factory.mktemp('wheel')
+    options = ('-q', '--no-deps', '--no-build-isolation', '--no-index', '-w', out)
+    run([sys.executable, '-m', 'pip', 'wheel', *options, copy_repository(copy/'modit')], out)
+    [path] = out.glob('*.whl')
+    return path
+
+
+def needed(name, seen):
+    "The distributions that one stands on, without extras, as they are installed here."
+    try: here = distribution(name)
+    except PackageNotFoundError: return seen  # of another platform
+    seen[here.name] = here
+    wanted = [Requirement(line) for line in here.requires or ()]
+    for x in wanted:
+        if x.name not in seen and (not x.marker or x.marker.evaluate(dict(extra=''))): needed(x.name, seen)
+    return seen
+
+
+def link_dependencies(python):
+    "Put what the wheel asks for beside it, as links to what is installed here: no network, no minute."
+    site = Path(run([python, '-c', 'import sysconfig; print(sysconfig.get_path("purelib"))'], ROOT).strip())
+    here = Path(sysconfig.get_path('purelib'))
+    text = (ROOT/'pyproject.toml').read_text()
+    own = re.findall(r'^    "([\w-]+)', re.search(r'^dependencies = \[(.*?)^\]', text, re.M | re.S)[1], re.M)
+    found = {}
+    for name in own: needed(name, found)
+    tops = {file.parts[0] for x in found.values() for file in x.files if file.parts[0] != '..'}
+    for top in tops - {'__pycache__'}:
+        if not (site/top).exists(): (site/top).symlink_to(here/top)
+
+
+def interpreter(version):
+    "A Python of this version, with what torch needs to be had; skips where there is none."
+    if version == RUNNING: return sys.executable
+    places = [shutil.which(f'python{version}'), *Path.home().glob(f'.pyenv/versions/{version}*/bin/python')]
+    works = [x for x in places if x and not subprocess.run([x, '-c', ''], capture_output=True).returncode]
+    if not works: pytest.skip(f'no Python {version} on this machine')
+    if not os.environ.get('PIP_EXTRA_INDEX_URL'):
+        pytest.skip(f'packages for Python {version} come from a network: PIP_EXTRA_INDEX_URL names no index')
+    return works[0]
+
+
+@pytest.fixture(scope='module', params=['3.11', '3.13'])
+def env(request, wheel, tmp_path_factory):
+    "The folder of an environment's commands: the wheel is there, and what it asks for."
+    python = interpreter(request.param)
+    folder = tmp_path_factory.mktemp('env')
+    run([python, '-m', 'venv', '--without-pip', folder], folder)
+    pip = [sys.executable, '-m', 'pip', '--python', folder/'bin'/'python', 'install', '-q']
+    if python == sys.executable:
+        run([*pip, '--no-deps', '--no-index', wheel], folder)
+        link_dependencies(folder/'bin'/'python')
+    else: run([*pip, '-c', ROOT/'requirements.lock', wheel], folder)
+    return folder/'bin'
+
+
+@pytest.fixture(scope='module')
+def empty(tmp_path_factory):
+    "A folder with a folder of embeddings, and nothing else of ours."
+    s, place = load_settings('smoke'), tmp_path_factory.mktemp('empty')
+    domain = make_domain(make_world(s), 'D1', s)
+    write_folder(place/'shoes', domain.items, np.arange(len(domain.items)), domain.attribute)
+    return place
+
+
+def test_four_commands_in_an_empty_folder(env, empty, tmp_path):
+    place = shutil.copytree(empty, tmp_path/'place')
+    assert 'settings that fit' in run([env/'modit', 'check', 'shoes', '--profile', 'smoke'], place)
+    said = run([env/'modit', 'fit', 'shoes', '--profile', 'smoke', '--overrides', TINY], place)
+    assert 'model in' in said and '%|' not in said
+    assert sorted(os.listdir(place)) == ['modit-runs', 'shoes']
+    handed = tmp_path/'handed'/'on'
+    handed.parent.mkdir()
+    shutil.move(place/'shoes'/'model', handed)
+    elsewhere = shutil.move(place/'shoes', tmp_path/'moved')
+    shutil.rmtree(place)
+    nowhere = tmp_path/'nowhere'
+    nowhere.mkdir()
+    scores = run([env/'modit', 'evaluate', handed, '--items', elsewhere], nowhere)
+    assert 'policy - average' in scores
+    command = [env/'modit', 'expand', handed, '--items', elsewhere, '--seeds', '-', '--k', 5]
+    lines = run(command, nowhere, input='1\n2\n').splitlines()
+    assert sum(line[0].isdigit() for line in lines) == 5
+    assert not os.listdir(nowhere), 'the store lies beside the folder'
+
+
+def test_a_settings_file_above_goes_first_and_is_named(env, empty, tmp_path):
+    place = shutil.copytree(empty, tmp_path/'place')
+    text = (ROOT/'settings.ini').read_text().replace('[smoke]', '[own]')
+    (tmp_path/'settings.ini').write_text(text)
+    said = run([env/'modit', 'check', 'shoes', '--profile', 'own'], place)
+    assert said.count(f'modit: settings are those of {tmp_path/"settings.ini"}') == 1
+    (tmp_path/'settings.ini').write_text('[DEFAULT]\nlib_name = another project\n')
+    assert 'settings are' not in run([env/'modit', 'check', 'shoes', '--profile', 'smoke'], place)
+
+
+def test_the_method_runs_on_the_tables_of_the_wheel(env, tmp_path):
+    code = "import modit; s = modit.load_settings('smoke'); print(len(modit.synthetic_domain(s, 'D3').items))"
+    assert run([env/'python', '-c', code], tmp_path).strip() == str(load_settings('smoke').of('items', 'D3'))
+
+
+def test_no_notebook_machinery_is_pulled(env, tmp_path):
+    code = f'from importlib.util import find_spec; print([x for x in {NOTEBOOKS} if find_spec(x)])'
+    assert run([env/'python', '-c', code], tmp_path).strip() == '[]'
+
+
+def test_what_works_on_the_repository_asks_for_a_clone(env, tmp_path):
+    for words in ('figures', 'run main', 'bench', 'plan', 'sweep main seed=1', 'main'):
+        said = run([env/'modit', *words.split()], tmp_path, fails=True)
+        assert said.count('\n') == 1 and 'clone' in said, said
+    assert not os.listdir(tmp_path)

@@ -1,0 +1,394 @@
+"""A list that one can shape: every wish against the plainest program, and a line for every mistake."""
+import io
+import json
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from modit.data.folder import write_folder
+from modit.data.synth import make_domain, make_world
+from modit.run.command import main
+from modit.serving import catalogue
+from modit.serving.forecast import fit_forecast, forecast
+from modit.serving.shape import (
+    POOL, Shape, contrast, distinct, diverse, moved_by, nearest, query_parts, score_parts, shaped_list,
+    split_options, with_feedback)
+from modit.serving.retriever import Retriever
+from modit.serving.where import where
+from modit.settings import load_settings
+from modit.store import HalfRows
+
+SEEDS = range(4)  # of the random numbers
+
+
+def unit(x): return (x/np.linalg.norm(x, axis=-1, keepdims=True)).astype(np.float32)
+
+
+def drawn(seed, n=400, d=12):
+    "Items with doubles among them, a query, columns, and which may be shown."
+    rng = np.random.default_rng(seed)
+    items = unit(rng.normal(size=(n, d)))
+    items[rng.integers(0, n, 40)] = items[7]
+    columns = pd.DataFrame(dict(price=rng.integers(0, 50, n), shop=rng.choice(['a', 'b', 'c', ''], n)))
+    return items, unit(rng.normal(size=d)), columns, rng.random(n) < .5
+
+
+def ranked(items, query):
+    "All rows, best first, equal scores by row."
+    scores = (items.astype(np.float64) @ query).astype(np.float32)
+    return np.lexsort((np.arange(len(items)), -scores)).tolist()
+
+
+@pytest.mark.parametrize('seed', SEEDS)
+@pytest.mark.parametrize('k', [1, 30, 1000])
+def test_the_nearest_are_those_of_a_sort_of_everything(seed, k):
+    items, query, _, allowed = drawn(seed)
+    scores, rows = nearest(items, query, k, allowed)
+    assert rows.tolist() == [i for i in ranked(items, query) if allowed[i]][:k]
+    assert np.allclose(scores, items[rows] @ query, atol=1e-6) and len(rows) == min(k, allowed.sum())
+    half = HalfRows(items.astype(np.float16))
+    by_hand = [i for i in ranked(half[:], query) if allowed[i]]
+    assert nearest(half, query, k, allowed)[1].tolist() == by_hand[:k]
+
+
+def test_where_nothing_may_be_shown_the_list_is_empty():
+    items, query, columns, _ = drawn(0)
+    assert nearest(items, query, 5, np.zeros(len(items), bool))[1].tolist() == []
+    assert distinct(items, query, 5, np.zeros(len(items), bool), columns['shop'])[1].tolist() == []
+    assert diverse(items[:0], np.zeros(0), 5, .5).tolist() == []
+
+
+@pytest.mark.parametrize('text, meets', [
+    ('price<20', lambda price, shop: price < 20), ('price <= 20', lambda price, shop: price <= 20),
+    ('price>7.5', lambda price, shop: price > 7.5), ('price>=0', lambda price, shop: True),
+    ('price=3|4', lambda price, shop: price in (3, 4)), ('price!=3.0', lambda price, shop: price != 3),
+    ('shop=a|c', lambda price, shop: shop in 'ac' and shop), ('shop!=a', lambda price, shop: shop != 'a'),
+    ('shop=', lambda price, shop: not shop), ('shop!=', lambda price, shop: shop)])
+@pytest.mark.parametrize('kind', ['numbers', 'text'])
+def test_a_condition_is_what_it_says(text, meets, kind):
+    columns = drawn(1)[2]
+    by_hand = [bool(meets(*row)) for row in columns.itertuples(index=False)]
+    if kind == 'text': columns = columns.astype(str) # as a csv is read
+    assert where(columns, text).tolist() == by_hand
+    both = where(columns, [text, 'price<25'])
+    assert both.tolist() == [x and price < 25 for x, price in zip(by_hand, drawn(1)[2].price, strict=True)]
+
+
+def test_a_blank_is_below_and_above_nothing_and_words_with_signs_are_words():
+    columns = pd.DataFrame({'size': ['1', '', 'nan', '3'], 'a b': ['x=y', 'z', '', 'x=y'],
+                            'flag': [True, False, None, True]})
+    assert where(columns, 'size<2').tolist() == [True, False, False, False]
+    assert where(columns, 'size>=0').tolist() == [True, False, False, True]
+    assert where(columns, 'a b=x=y').tolist() == [True, False, False, True]
+    assert where(columns, 'flag=True').tolist() == [True, False, False, True]
+    assert where(columns, "a b=__import__('os')").sum() == 0 # read, never executed
+
+
+@pytest.mark.parametrize('seed', SEEDS)
+@pytest.mark.parametrize('most', [1, 3])
+def test_of_a_value_so_many_at_most(seed, most):
+    items, query, columns, allowed = drawn(seed)
+    for column, k in (('shop', 9), ('price', 40), ('price', 1000)):
+        by_hand, counts = [], {}
+        for i in ranked(items, query):
+            value = columns[column][i]
+            if not allowed[i] or counts.get(value, 0) == most: continue
+            counts[value] = counts.get(value, 0) + 1
+            by_hand.append(i)
+        assert distinct(items, query, k, allowed, columns[column], most)[1].tolist() == by_hand[:k]
+
+
+@pytest.mark.parametrize('seed', SEEDS)
+@pytest.mark.parametrize('diversity', [0., .3, .7, 1.])
+def test_diversity_is_greedy_maximal_marginal_relevance(seed, diversity):
+    items, query, _, allowed = drawn(seed, 60)
+    scores, rows = nearest(items, query, 60, allowed)
+    x, chosen = items[rows], [0]
+    while len(chosen) < 12:
+        rest = [i for i in range(len(x)) if i not in chosen]
+        values = [(1 - diversity)*scores[i] - diversity*max(float(x[i] @ x[j]) for j in chosen) for i in rest]
+        best = max(values)
+        chosen.append(min(i for i, value in zip(rest, values, strict=True) if value > best - 1e-6))
+    ours = diverse(x, scores, 12, diversity)
+    assert len(set(ours)) == 12 and np.allclose(x[ours], x[chosen], atol=1e-5) # doubles may change places
+
+
+@pytest.mark.parametrize('seed', SEEDS)
+def test_marks_move_by_the_good_minus_the_bad(seed):
+    rng = np.random.default_rng(seed)
+    x, marks = unit(rng.normal(size=(9, 5))), np.array([1, 0, 0, 1, 0, 1, 1, 0, 0])
+    by_hand = unit(x[marks == 1].mean(0) - x[marks == 0].mean(0))
+    assert np.allclose(contrast(x, marks), by_hand, atol=1e-5)
+    assert np.allclose(contrast(x, 10 - 2*marks), -by_hand, atol=1e-5)
+    for same in (np.ones(9), np.zeros(9)):
+        with pytest.raises(ValueError, match='marks do not differ'): contrast(x, same)
+
+
+@pytest.mark.parametrize('seed', SEEDS)
+def test_parts_of_a_query_sum_up_to_it_and_scores_to_theirs(seed):
+    rng = np.random.default_rng(seed)
+    items, (mean, policy, probe, away, way) = drawn(seed)[0], unit(rng.normal(size=(5, 12)))
+    by_hand = unit(unit(.7*mean + .3*policy) + .4*probe)
+    by_hand = unit(unit(by_hand + .8*away) + .2*way)
+    parts = moved_by(query_parts(mean, policy, probe, away, .3, .4, .8), feedback=.2*way)
+    assert np.allclose(sum(parts.values()), by_hand, atol=1e-6)
+    table = score_parts(items, parts)
+    assert list(table) == [f'from_{x}' for x in ('seeds', 'policy', 'predictor', 'surroundings', 'feedback')]
+    assert np.allclose(table.sum(axis=1), items @ by_hand, atol=1e-6)
+
+
+class Goods:
+    "A catalogue as far as wishes ask for it."
+    def __init__(self, seed):
+        self.items, self.query, self.columns, self.hidden = drawn(seed)
+        self.ids = [f'item {i}' for i in range(len(self.items))]
+
+    def rows_of(self, names, what='seed'):
+        unknown = [x for x in names if x not in self.ids]
+        if unknown: raise ValueError(f'{what} {unknown[0]!r} is unknown')
+        return np.array([self.ids.index(x) for x in names], np.int64)
+
+    def is_seed(self, x, rows): return self.hidden
+
+    def nearest(self, query, k, x, rows): return nearest(self.items, query[0], k, ~self.hidden)
+
+
+def density(x): return x[:, 0]
+
+
+@pytest.mark.parametrize('seed', SEEDS)
+@pytest.mark.parametrize('diversity', [0., .4])
+def test_all_wishes_at_once_are_met(seed, diversity):
+    goods = Goods(seed)
+    items, columns = goods.items, goods.columns
+    order = ranked(items, goods.query)
+    shape = Shape(where=['price<30', 'shop!=b'], threshold=['density>-.2', -.5], without=goods.ids[:9],
+                  unlike=[goods.ids[order[3]]], judged={goods.ids[order[0]]: 1, goods.ids[order[1]]: 0},
+                  distinct=dict(price=2), diversity=diversity)
+    way = unit(items[order[0]] - items[[order[1], order[3]]].mean(0))
+    query, counts, by_hand = unit(goods.query + .2*way), {}, []
+    parts = with_feedback(shape, goods, items[:2], dict(seeds=goods.query))
+    assert np.allclose(sum(parts.values()), query, atol=1e-6)
+    for i in ranked(items, query):
+        price = columns.price[i]
+        fine = price < 30 and columns['shop'][i] != 'b' and items[i, 0] > -.2 and items[i] @ query >= -.5
+        if not fine or goods.hidden[i] or i < 9 or i in (order[0], order[1], order[3]): continue
+        counts[price] = counts.get(price, 0) + 1
+        if counts[price] <= 2: by_hand.append(i)
+    scores, rows = shaped_list(shape, goods, query, 7, None, None, density)
+    if not diversity: assert rows.tolist() == by_hand[:7]
+    else:
+        near = by_hand[:7*POOL]
+        assert rows.tolist() == [near[i] for i in diverse(items[near], items[near] @ query, 7, diversity)]
+    assert np.allclose(scores, items[rows] @ query, atol=1e-6)
+
+
+def test_unlike_alone_is_held_against_the_seeds():
+    goods = Goods(0)
+    x, no, parts = goods.items[:3], ['item 20', 'item 30'], dict(seeds=goods.query)
+    moved = unit(goods.query + .5*unit(x.mean(0) - goods.items[[20, 30]].mean(0)))
+    for wish in (dict(unlike=no), dict(judged=dict.fromkeys(no, 0))):
+        ours = with_feedback(Shape(**wish, feedback=.5), goods, x, parts)
+        assert np.allclose(sum(ours.values()), moved, atol=1e-5)
+    assert with_feedback(Shape(), goods, x, parts) is parts
+    with pytest.raises(ValueError, match='marks do not differ'):
+        with_feedback(Shape(judged=dict.fromkeys(no, 1)), goods, x, parts)
+
+
+def test_fewer_than_asked_are_told_in_one_line():
+    goods = Goods(0)
+    with pytest.warns(UserWarning, match='^k: 300 items asked, and [0-9]+ meet the conditions$') as said:
+        rows = shaped_list(Shape(where='price<5'), goods, goods.query, 300, None, None, density)[1]
+    assert len(said) == 1 and len(rows) == ((goods.columns.price < 5) & ~goods.hidden).sum()
+
+
+@pytest.mark.parametrize('wish, said', [
+    (dict(where='cost<3'), "no column 'cost'; the columns are price, shop"),
+    (dict(where='price'), 'no sign'),
+    (dict(where='price<low'), "'low' is no number"), (dict(where='shop<3'), 'no number; use = or !='),
+    (dict(where=3), 'no sign'), (dict(threshold='weight>3'), 'the columns are score, density'),
+    (dict(threshold=7), 'a number from -1 to 1'), (dict(threshold='much'), 'a number from -1 to 1'),
+    (dict(without='cap'), "id 'cap'"), (dict(unlike=['cap']), "id 'cap'"),
+    (dict(judged=dict(cap=1)), "id 'cap'"), (dict(judged={'item 1': 'good'}), 'give 0, 1 or a score'),
+    (dict(judged={'item 1': float('nan')}), 'give 0, 1'), (dict(judged=['item 1']), 'give marks by id'),
+    (dict(distinct='town'), "no column 'town'; the columns are"),
+    (dict(distinct=dict(shop='few')), 'give 1 or more'), (dict(distinct=['shop']), 'give one column'),
+    (dict(diversity=1.1), 'a number from 0 to 1'), (dict(diversity='x'), 'a number from 0 to 1'),
+    (dict(feedback='far'), 'a number from 0 to 10'), (dict(wear=1), "'wear' is no option of a list")])
+def test_a_wish_that_cannot_be_met_is_refused_in_one_line(wish, said):
+    goods = Goods(0)
+    with pytest.raises(ValueError) as refusal:
+        shape = split_options(wish)[0]
+        with_feedback(shape, goods, goods.items[:2], dict(seeds=goods.query))
+        shaped_list(shape, goods, goods.query, 5, None, None, density)
+    assert said in str(refusal.value) and '\n' not in str(refusal.value)
+
+
+# ---- forecast
+def lists(rng, patterns, n=20, k=30):
+    "Features and hits of lists whose patterns differ in how many are hits beyond what features say."
+    shift = np.repeat(rng.normal(0, .5, patterns), n)
+    features = rng.normal(size=(patterns*n, k, 3)) + rng.normal(size=(patterns*n, 1, 3))
+    chance = 1/(1 + np.exp(-features @ [1.5, -1., 0.] - .5 - shift[:, None]))
+    return features, rng.random(chance.shape) < chance, np.repeat(np.arange(patterns), n)
+
+
+def test_a_forecast_is_calibrated_and_its_interval_holds_on_new_patterns():
+    rng = np.random.default_rng(0)
+    fitted = fit_forecast(*lists(rng, 40))
+    features, hits, _ = lists(rng, 40)
+    guess, low, high = np.array([forecast(x, fitted) for x in features]).T
+    true = hits.sum(1)
+    assert abs(guess.mean() - true.mean()) < .5 and np.corrcoef(guess, true)[0, 1] > .8
+    assert .92 < ((low <= true) & (true <= high)).mean() < .98
+    assert (low <= guess).all() and (guess <= high).all() and low.min() >= 0 and high.max() <= 30
+
+
+def test_few_patterns_have_no_interval_and_one_answer_is_no_trouble():
+    features, hits, pattern = lists(np.random.default_rng(1), 4)
+    assert fit_forecast(features, hits, pattern)['low'] is None
+    for answer in (0, 1):
+        fitted = fit_forecast(features, np.full(hits.shape, bool(answer)), pattern)
+        count, low, high = forecast(features[0], fitted)
+        assert abs(count - 30*answer) < .5 and low is high is None
+
+
+# ---- a folder's own list, in Python and as a command
+@pytest.fixture(scope='module')
+def shop(tmp_path_factory):
+    "A folder with prices and shops, searched without training."
+    home = tmp_path_factory.mktemp('home')
+    s = load_settings('smoke')
+    domain = make_domain(make_world(s), 'D1', s)
+    rng, n = np.random.default_rng(0), len(domain.items)
+    columns = dict(price=rng.integers(1, 100, n), shop=rng.choice(['north', 'south', ''], n))
+    write_folder(home/'shop', domain.items, [f'shoe-{i}' for i in range(n)], domain.attribute, **columns)
+    with pytest.MonkeyPatch.context() as m:
+        m.setenv('MODIT_RUNS', str(home/'runs'))
+        Retriever.untrained(home/'shop', 'smoke').save(home/'shop'/'model')
+        yield home/'shop'
+
+
+@pytest.fixture(scope='module')
+def open_shop(shop): return Retriever.load(shop/'model')
+
+
+MOVES = dict(share=0, step=.4, own=0)
+PLAIN = ['--share', 0, '--step', .4, '--own', 0]
+ASKED = ['shoe-3', 'shoe-5', 'shoe-8']
+
+
+def by_hand(retriever, seeds, keeps, marks=None, most=None, k=20):
+    "Rows of the list that the plainest program makes."
+    goods = retriever.catalogue
+    items, rows = np.asarray(goods.items), [goods.row[name] for name in seeds]
+    probe = unit(retriever.facts['probe'])
+    query = unit(unit(items[rows].mean(0)) + .4*probe)
+    if marks:
+        good, bad = ([goods.row[name] for name, mark in marks.items() if mark == x] for x in (1, 0))
+        liked = items[good or rows].mean(0)
+        query = unit(query + .2*unit(liked - items[bad].mean(0)))
+    counts, kept = {}, []
+    for i in ranked(items, query):
+        value = goods.columns['shop'][i]
+        if i in rows or goods.ids[i] in (marks or {}) or not keeps(i): continue
+        if counts.get(value, 0) == most: continue
+        counts[value] = counts.get(value, 0) + 1
+        kept.append(goods.ids[i])
+    return kept[:k]
+
+
+def test_expand_meets_every_wish_as_the_plainest_program_does(open_shop):
+    price = open_shop.catalogue.columns.price.astype(int)
+    def cheap(i): return price[i] < 20
+    def anything(i): return True
+    def found(k=20, **wishes): return open_shop.expand(ASKED, k, **MOVES, **wishes).id.tolist()
+    plain = by_hand(open_shop, ASKED, anything)
+    assert found() == found(threshold=-1) == plain
+    assert found(where='price<20') == by_hand(open_shop, ASKED, cheap)
+    assert found(17, without=plain[:3]) == plain[3:]
+    assert found(unlike=plain[4:6]) == by_hand(open_shop, ASKED, anything, dict.fromkeys(plain[4:6], 0))
+    marks = {plain[0]: 1, plain[1]: 0, plain[2]: 1}
+    assert found(judged=marks, where='price<20') == by_hand(open_shop, ASKED, cheap, marks)
+    assert found(distinct=dict(shop=4), k=12) == by_hand(open_shop, ASKED, anything, most=4, k=12)
+    least = float(open_shop.expand(ASKED, 20, **MOVES).score[7])
+    with pytest.warns(UserWarning, match='20 items asked, and 8 meet'):
+        assert found(threshold=least - 1e-6) == plain[:8]
+    x = open_shop.catalogue.items[open_shop.catalogue.rows_of(ASKED)]
+    as_vectors = open_shop.expand(x, 20, where='price<20', **MOVES)
+    assert as_vectors.id.tolist() == found(where='price<20') # seeds that came as vectors are not shown
+
+
+def test_scores_are_explained_exactly(open_shop):
+    moves = dict(share=0, step=.4, own=.3)
+    table = open_shop.expand(ASKED, 30, explain=True, unlike='shoe-77', **moves)
+    parts = [f'from_{x}' for x in ('seeds', 'policy', 'predictor', 'surroundings', 'feedback')]
+    assert np.allclose(table[parts].sum(axis=1), table.score, atol=1e-6) and (table.from_policy == 0).all()
+    plain = open_shop.expand(ASKED, 30, unlike='shoe-77', **moves)
+    pd.testing.assert_frame_equal(plain, table.drop(columns=parts))
+
+
+def test_items_come_and_go_without_the_others_being_read_again(open_shop, monkeypatch):
+    goods = open_shop.catalogue
+    plain = open_shop.expand(ASKED, 5, **MOVES).id.tolist()
+    new = SimpleNamespace(items=3*goods.items[goods.rows_of(plain[:1])], ids=['new'],
+                          columns=pd.DataFrame(dict(price=[7], shop=['south'])))
+    checked = []
+    monkeypatch.setattr(catalogue, 'check_embeddings', lambda x, **more: checked.append(len(x)) or unit(x))
+    other = goods.drop(plain[1:2]).add(new)
+    assert checked == [1] and len(goods.ids) == len(other.ids) # the old one is as it was
+    with pytest.warns(UserWarning, match='other items'): changed = open_shop.over(other)
+    ids = changed.expand(ASKED, 5, **MOVES).id.tolist()
+    assert ids[:2] == [plain[0], 'new'] and ids[2:] == plain[2:]
+    assert changed.expand(ASKED, 2, where=['shop=south', 'price=7'], **MOVES).id[0] == 'new'
+
+
+@pytest.fixture
+def modit(capsys, monkeypatch):
+    "The command, in this process: status, lines of stdout, last line of stderr."
+    def run(*argv, stdin=''):
+        monkeypatch.setattr(sys, 'stdin', io.StringIO(stdin))
+        status = 0
+        try: main([*map(str, argv)])
+        except SystemExit as e: status = e.code
+        said = capsys.readouterr()
+        return status, said.out.splitlines(), (said.err.splitlines() or [''])[-1]
+    return run
+
+
+def test_the_command_shapes_a_list(open_shop, shop, tmp_path, modit):
+    plain = open_shop.expand(ASKED, 8, **MOVES)
+    plain.assign(judged=['1', '0', *[''*6]*6]).to_csv(tmp_path/'marks.tsv', sep='\t', index=False)
+    (tmp_path/'ids').write_text('\n'.join(plain.id[2:4]))
+    line = ['expand', shop/'model', '--seeds', '-', '--k', 6, *PLAIN, '--explain', '--where',
+            'price<60', 'shop!=', '--without', tmp_path/'ids', '--judged', tmp_path/'marks.tsv',
+            '--distinct', 'shop=4', '--diversity', .2, '--threshold', 'density>-1', '--feedback', .3]
+    status, lines, last = modit(*line, stdin='\n'.join(ASKED))
+    found = open_shop.expand(
+        ASKED, 6, **MOVES, explain=True, where=['price<60', 'shop!='], without=plain.id[2:4], feedback=.3,
+        judged={plain.id[0]: 1, plain.id[1]: 0}, distinct=dict(shop=4), diversity=.2)
+    rows = [row.split('\t') for row in lines]
+    assert status == 0 and [row[0] for row in rows[1:]] == found.id.tolist(), last
+    assert rows[0] == list(found)
+    mistakes = {('--where', 'cost<3'): "no column 'cost'", ('--without', 'nobody'): 'no such file',
+                ('--judged', tmp_path/'ids'): 'add a column judged'}
+    for wrong, said in mistakes.items():
+        status, _, last = modit('expand', shop/'model', '--seeds', '-', *wrong, stdin='shoe-3')
+        assert status == 2 and said in last and last.startswith('modit: ')
+
+
+def test_many_lists_in_one_call(open_shop, shop, modit):
+    asked = [dict(seeds=ASKED), dict(seeds=['boot']), dict(seeds=ASKED, k=3, where='price<20'), ASKED[:1]]
+    lines = '\n'.join(map(json.dumps, asked))
+    status, lines, last = modit('expand', shop/'model', '--lists', '-', '--k', 4, *PLAIN, stdin=lines)
+    answers = [json.loads(line) for line in lines]
+    lists = [[row['id'] for row in answer.get('items', ())] for answer in answers]
+    assert lists[0] == open_shop.expand(ASKED, 4, **MOVES).id.tolist()
+    assert answers[1]['error'].startswith("seed 'boot'")
+    assert lists[3] == open_shop.expand(ASKED[:1], 4, **MOVES).id.tolist()
+    assert lists[2] == open_shop.expand(ASKED, 3, where='price<20', **MOVES).id.tolist()
+    assert status == 2 and last == 'modit: lists that could not be answered: 1'
+    assert modit('expand', shop/'model')[0] == 2

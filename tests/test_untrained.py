@@ -1,0 +1,194 @@
+"""A list without training, and its rivals: each against a computation that takes no short cut."""
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from conftest import ROOT, environment
+from modit.data.folder import write_folder
+from modit.data.synth import make_domain, make_world
+from modit.ordering import prepare_corpus
+from modit.run.pipeline import get_corpus
+from modit.serving import rivals
+from modit.serving.catalogue import OneQuery
+from modit.serving.fit import evaluate, fit
+from modit.serving.proposal import settings_of
+from modit.serving.retriever import Retriever
+from modit.settings import load_settings
+
+COMMAND = 'from modit.run.command import main; main()'
+TINY = dict(pretrain_steps=4, hppo_cases=16, train_rows=[100], batch=16)
+
+
+def unit(x): return x/np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+@pytest.fixture(scope='module')
+def corpus():
+    s = load_settings('smoke')
+    return prepare_corpus(make_domain(make_world(s), 'D2', s), s)
+
+
+@pytest.fixture(scope='module')
+def shoes(tmp_path_factory):
+    "A folder of a domain whose texts have line breaks, and a store of its own."
+    home = tmp_path_factory.mktemp('home')
+    s = load_settings('smoke')
+    domain = make_domain(make_world(s), 'D1', s)
+    ids = [f'shoe {i}' for i in range(len(domain.items))]
+    text = [f'no. {i},\na "shoe"\tof\r\nleather' for i in range(len(ids))]
+    write_folder(home/'shoes', domain.items, ids, domain.attribute, text=text)
+    with pytest.MonkeyPatch.context() as m:
+        m.setenv('MODIT_RUNS', str(home/'runs'))
+        yield home/'shoes'
+
+
+@pytest.fixture(scope='module')
+def quick(shoes): return Retriever.untrained(shoes)
+
+
+# ---- by brute force
+def list_by_hand(corpus, rows, k, n, step, own):
+    "Seeds' mean, moved by the two additions, against every item."
+    x = corpus.items[rows].astype(np.float64)
+    mean = unit(x.mean(0))
+    others = np.setdiff1d(np.arange(len(corpus.items)), rows)
+    around = others[np.argsort(-(corpus.items[others] @ mean), kind='stable')[:n]]
+    query = unit(mean + step*unit(corpus.probe.astype(np.float64)))
+    query = unit(query + own*unit(x.mean(0) - corpus.items[around].mean(0)))
+    scores = corpus.items[others] @ query
+    best = np.argsort(-scores, kind='stable')[:k]
+    return others[best], scores[best]
+
+
+@pytest.mark.parametrize('n', [1, 2, 6, 20])
+def test_a_list_without_training_is_two_additions(quick, shoes, n):
+    corpus = get_corpus(settings_of(shoes), 'shoes')
+    around = len(corpus.items)//len(quick.patterns)
+    rows = np.random.default_rng(n).choice(len(corpus.items), n, replace=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error') # no policy: nothing to say of many seeds and of new kinds
+        for moves in (dict(step=.4, own=.2), dict(step=0., own=.6), {}):
+            found = quick.expand(quick.catalogue.ids[rows], 20, **moves)
+            used = {name: found.attrs['moves'][name] for name in ('step', 'own')}
+            ids, scores = list_by_hand(corpus, rows, 20, around, **used)
+            assert np.allclose(found.score, scores, atol=1e-5)
+            assert len(set(found.id) & set(quick.catalogue.ids[ids])) >= 19 # near ties may fall either way
+    assert found.attrs['moves'] in [rivals.only_moves(x) for x in quick.about['moves']['untrained'].values()]
+
+
+def test_the_grid_is_what_single_searches_find(corpus):
+    s = load_settings('smoke')
+    cases = rivals.validation_cases(corpus, s, 12)['pattern']
+    parts = rivals.parts_of(corpus, cases, s)
+    parts['query'] = unit(np.random.default_rng(0).normal(size=parts['mean'].shape)).astype(np.float32)
+    offers = rivals.OFFERS.iloc[::7]
+    joint = rivals.joint_of_moves(corpus, cases, parts, offers, s.k)
+    for i, how in enumerate(offers.to_dict('records')):
+        scores = rivals.moved(**parts, **how) @ corpus.items.T
+        for row, mine in zip(scores, cases.sequence, strict=True): row[mine] = -np.inf
+        ids = np.argsort(-scores, axis=1)[:, :s.k]
+        plain = (corpus.attribute[ids] & (corpus.pattern[ids] == cases.pattern[:, None])).mean(1)
+        assert np.abs(joint[:, i] - plain).max() <= 1.01/s.k # rounding may swap two items
+
+
+def test_the_chosen_move_is_the_best_on_offer(corpus):
+    s = load_settings('smoke')
+    chosen = rivals.choose_moves(corpus, s)
+    assert chosen['served'] == chosen['untrained']
+    for split, cases in rivals.validation_cases(corpus, s).items():
+        offers = rivals.OFFERS[rivals.OFFERS.share == 0]
+        joint = rivals.joint_of_moves(corpus, cases, rivals.parts_of(corpus, cases, s), offers, s.k).mean(0)
+        row = chosen['untrained'][split]
+        assert row['joint'] == round(joint.max(), 6) and row['patterns'] == len(set(cases.pattern))
+        trained = np.isin(cases.pattern, rivals.trained_patterns(corpus, s))
+        assert trained.all() if split == 'item' else not trained.any()
+
+
+def test_the_classifier_sorts_the_averages_neighbours(corpus):
+    s = load_settings('smoke')
+    cases = rivals.validation_cases(corpus, s, 10)['item']
+    scores = rivals.classifier_scores(corpus, s, most=10**9)
+    seen = np.isin(corpus.role, (0, 4)) # train and other: nothing that is held out
+    model = LogisticRegression(max_iter=1000).fit(corpus.items[seen], corpus.attribute[seen])
+    odds = model.decision_function(corpus.items)
+    assert np.corrcoef(scores, odds)[0, 1] > .9999
+    for row, mine in zip(rivals.reranked(corpus, cases, scores, 50), cases.sequence, strict=True):
+        mean = unit(corpus.items[mine[:cases.prefix_len]].mean(0))
+        others = np.setdiff1d(np.arange(len(corpus.items)), mine)
+        near = others[np.argsort(-(corpus.items[others] @ mean))[:50]]
+        assert set(row) == set(near) and (np.diff(scores[row]) <= 0).all()
+
+
+def test_half_precision_first_is_exact():
+    rng = np.random.default_rng(0)
+    items = unit(rng.normal(size=(20_000, 32)) + 4*rng.normal(size=32)).astype(np.float32) # all close
+    items[500:900] = items[3]
+    quick, slow = OneQuery(items, many=1), OneQuery(items)
+    assert quick.half is not None and slow.half is None
+    for i in (3, 700, 5000, 9000):
+        for k in (1, 30, 1000, len(items)):
+            (a, rows), (b, same) = quick.search(items[i:i + 1], k), slow.search(items[i:i + 1], k)
+            assert np.allclose(a, b, atol=1e-6) and len(set(rows[0]) ^ set(same[0])) <= 2
+
+
+# ---- folders and commands
+def test_items_without_labels_are_searched(quick, shoes, tmp_path):
+    goods = quick.catalogue
+    write_folder(tmp_path/'shelf', goods.items[:500], goods.ids[:500], ['']*500)
+    table = pd.read_csv(tmp_path/'shelf'/'items.csv')
+    for columns in (['id', 'attribute'], ['id']):
+        table[columns].to_csv(tmp_path/'shelf'/'items.csv', index=False)
+        with pytest.warns(UserWarning, match='other items; it searches these 500'):
+            found = quick.over(tmp_path/'shelf').expand(goods.ids[:3], 20)
+        assert set(found.id) <= set(goods.ids[3:500]) and 'text' not in found
+    with pytest.raises(ValueError, match='no column id'):
+        table[['attribute']].to_csv(tmp_path/'shelf'/'items.csv', index=False)
+        quick.over(tmp_path/'shelf')
+
+
+def test_a_folder_without_a_model_is_measured(shoes):
+    table = evaluate(shoes, asked=dict(own=.6))
+    ways = ['average', 'classifier', 'untrained', 'asked']
+    assert table[table.split == 'item'].what.tolist() == [*ways, *[f'asked - {way}' for way in ways[:-1]]]
+    with pytest.raises(ValueError, match='no policy'): Retriever.load(shoes).expand(['shoe 1'], share=.5)
+
+
+def modit(line, **more):
+    command = f'{sys.executable} -c "{COMMAND}" {line}'
+    return subprocess.run(['bash', '-c', command], cwd=ROOT, env=environment(ROOT), capture_output=True,
+                          text=True, **more)
+
+
+def test_the_command_answers_without_a_model(quick, shoes):
+    run = modit(f'expand {shoes} --seeds - --k 7', input='shoe 1\nshoe 5')
+    assert run.returncode == 0, run.stderr
+    lines = run.stdout.splitlines()
+    assert len(lines) == 8 and all(line.count('\t') == 4 for line in lines)
+    assert [line.split('\t')[0] for line in lines[1:]] == quick.expand(['shoe 1', 'shoe 5'], 7).id.tolist()
+    run = modit(f'expand {shoes} --seeds - --k 2900 | head -n 1', input='shoe 1')
+    assert run.stdout.startswith('id\t') and run.stderr.count('\n') == 1 # what is read, and no error
+    run = modit(f'expand {shoes} --seeds - --own -1', input='shoe 1')
+    assert run.returncode == 2 and 'own -1.0 is out of range' in run.stderr
+
+
+def test_fit_says_before_and_after_whether_training_pays(shoes, tmp_path, capsys):
+    model, = fit(shoes, 'smoke', to=tmp_path, **TINY)
+    lines = capsys.readouterr().out.splitlines()
+    before = [i for i, line in enumerate(lines) if 'without training' in line and 'target' in line]
+    begins = [i for i, line in enumerate(lines) if 'pretrained: start' in line]
+    assert len(before) == len(begins) == 1 and before < begins
+    after = [line for line in lines if line.startswith('shoes: On kinds seen in training')]
+    assert len(after) == 1 and after[0].removeprefix('shoes: ') in model.card
+    for split in ('item', 'pattern'):
+        served, alone = (model.about['moves'][way][split] for way in ('served', 'untrained'))
+        assert served['joint'] >= alone['joint'] and alone['share'] == 0
+        assert f'{100*served["joint"]:.1f}' in model.card
+    new = next(c for c in range(len(model.patterns)) if c not in model.about['trained'])
+    with pytest.warns(UserWarning, match='not trained on; with share'):
+        found = model.expand(model.facts['centroids'][new][None], 5)
+    assert found.attrs['moves'] == rivals.only_moves(model.about['moves']['served']['pattern'])

@@ -215,10 +215,10 @@ def make_stage(
     "Make a stage and what it needs, unless it is there."
     path = stage_path(s, stage, domain)
     domain = check_stage(s, stage, domain)
-    if on_main(path.exists): return path
-    with one_at_a_time(path.parent/'.locks'/path.stem, f'makes {path.stem}'):
-        if not on_main(path.exists): maker_of(stage)(s, stage, domain, path, **shards)
-    on_main(partial(shutil.rmtree, work_folder(path), ignore_errors=True))
+    if not on_main(path.exists):
+        with one_at_a_time(path.parent/'.locks'/path.stem, f'makes {path.stem}'):
+            if not on_main(path.exists): maker_of(stage)(s, stage, domain, path, **shards)
+    on_main(partial(shutil.rmtree, work_folder(path), ignore_errors=True)) # also one that a kill left behind
     return path
 
 # %% ../../nbs/run/220_pipeline.ipynb #c051

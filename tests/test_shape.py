@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from modit import synthetic_domain
 from modit.data.folder import write_folder
-from modit.data.synth import make_domain, make_world
 from modit.run.command import main
 from modit.serving import catalogue
 from modit.serving.forecast import fit_forecast, forecast
@@ -261,8 +261,7 @@ def test_few_patterns_have_no_interval_and_one_answer_is_no_trouble():
 def shop(tmp_path_factory):
     "A folder with prices and shops, searched without training."
     home = tmp_path_factory.mktemp('home')
-    s = load_settings('smoke')
-    domain = make_domain(make_world(s), 'D1', s)
+    domain = synthetic_domain(load_settings('smoke'), 'D1')
     rng, n = np.random.default_rng(0), len(domain.items)
     columns = dict(price=rng.integers(1, 100, n), shop=rng.choice(['north', 'south', ''], n))
     write_folder(home/'shop', domain.items, [f'shoe-{i}' for i in range(n)], domain.attribute, **columns)

@@ -21,7 +21,7 @@ from ..store import atomic_write
 from ..training import learning_rate
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c007
-READS = ('data', 'main', 'validation', 'branch', 'density')
+READS = ('data', 'main', 'validation', 'fan_moves', 'density')
 SCORES = ()
 STATUSES = ('mistake, to be mended', 'on purpose', 'scale', 'open in the paper')
 
@@ -100,13 +100,13 @@ def of_rounds(
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c030
 def attr_by_scale(
-    served,   # rows of page branch
-    kind:str, # every or frozen: whose unconditional velocity guides
-    p,        # Page: splits, guidance_scales
+    served,    # rows of page fan
+    guide:str, # stage whose unconditional velocity guides
+    p,         # Page: splits, guidance_scales
 ) -> str:
     "Attr of SFT at the lowest and at the highest scale of the fan, mean over the splits."
     low, high = min(p.s.guidance_scales), max(p.s.guidance_scales)
-    rows = served[(served.branch == kind) & served.split.isin(p.splits)]
+    rows = served[(served.guide == guide) & served.split.isin(p.splits)]
     means = 100*rows.groupby(['domain', 'scale']).attr.mean().unstack('scale')
     if not {low, high} <= {*means.columns}: return 'not run here'
     return ', '.join(f'{d} {r[low]:.1f} to {r[high]:.1f}' for d, r in means.iterrows())
@@ -123,8 +123,8 @@ def of_scores(
     return of_rounds(scores['validation'], p.s) | dict(
         trained=listed(scores['data'].trained_patterns), top10=listed(np.round(100*np.array(top), 1)),
         pretrained=beside_average(scores['main']), patience=PATIENCE,
-        attr_every=attr_by_scale(scores['branch'], 'every', p),
-        attr_frozen=attr_by_scale(scores['branch'], 'frozen', p))
+        attr_own=attr_by_scale(scores['fan_moves'], 'sft', p),
+        attr_pretrained=attr_by_scale(scores['fan_moves'], 'pretrained', p))
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c038
 def filled(
@@ -185,7 +185,7 @@ them, are explained in [vocabulary](../nbs/000_vocabulary.ipynb).
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c051
 def linked(
-    names:str, # of pages, such as 184_rounds 395_branch
+    names:str, # of pages, such as 184_rounds 345_fan
 ) -> str:      # raises `StopIteration` for a page that there is not
     "Pages as links from a text in docs."
     root = repo_root()

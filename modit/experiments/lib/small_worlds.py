@@ -30,7 +30,7 @@ from ...variants import VARIANTS
 SMALL = dict(
     items=(640_000,), clusters=(160,), heldout_clusters=(24,), valid_clusters=(10,), super_patterns=16,
     attribute_shift=.25, train_rows=(3200,), normal_share=(.1,), repetition=(2,), sft_epochs=(2,),
-    index='flat', anchors=3000, hppo_cases=1500, hppo_steps=30, hppo_checkpoints=(10, 20),
+    anchors=3000, hppo_cases=1500, hppo_steps=30, hppo_checkpoints=(10, 20),
     valid_cases=300, density_cases=400, auc_cases=400, full_cases=400)
 
 def small(

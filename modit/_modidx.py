@@ -375,6 +375,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                  'modit/experiments/density.py'),
                                            'modit.experiments.density.draw_anchors': ( 'experiments/density.html#draw_anchors',
                                                                                        'modit/experiments/density.py'),
+                                           'modit.experiments.density.meets': ( 'experiments/density.html#meets',
+                                                                                'modit/experiments/density.py'),
                                            'modit.experiments.density.plot': ( 'experiments/density.html#plot',
                                                                                'modit/experiments/density.py'),
                                            'modit.experiments.density.predictions': ( 'experiments/density.html#predictions',

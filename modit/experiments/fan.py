@@ -53,9 +53,11 @@ def directions(
     "The directions that moves are measured along; raises `ValueError` for a domain of one's own."
     require(not p.s.folders, f'{p.name}: the axes of {corpus.name} are unknown; take a generated domain')
     n = min(AROUND, len(corpus.items)//10)
-    return dict(axis=pocket_axis(get_domain(p.s, corpus.name), corpus, cases, queries),
+    ways = dict(axis=pocket_axis(get_domain(p.s, corpus.name), corpus, cases, queries),
                 probe=np.broadcast_to(normalize(corpus.probe), queries.shape),
                 own=own_direction(corpus, cases, n))
+    mean = average_pool(corpus, cases)
+    return {name: normalize(way - (way*mean).sum(1, keepdims=True)*mean) for name, way in ways.items()}
 
 # %% ../../nbs/experiments/345_fan.ipynb #f013
 def at(guide, scale): return f'{GUIDES[guide].label} {scale:g}' # the method's name
@@ -73,12 +75,11 @@ def moves(
     cases = sample_cases(corpus, split, min(s.density_cases, p.cases or s.density_cases), s)
     rows = []
     ways = directions(p, corpus, cases, serve(sft, corpus, cases, s, 1.))
-    mean = average_pool(corpus, cases)
     for guide in p.guides:
         guided_by(sft, None if guide == 'sft' else get_model(s, guide, domain))
         for scale in with_serving_scale(p.scales, s):
             queries = serve(sft, corpus, cases, s, scale)
-            places = {name: ((queries - mean)*way).sum(1) for name, way in ways.items()}
+            places = {name: (queries*way).sum(1) for name, way in ways.items()}
             found = score_cases(queries, corpus, cases, s)[['case', 'pattern', 'attr', 'same', 'joint']]
             named = dict(domain=domain, split=split, method=at(guide, scale), guide=guide, scale=scale)
             rows.append(found.assign(**named, **places))
@@ -101,7 +102,7 @@ def pair_facts(
     square = ((d.sum(0)**2).sum() - (d**2).sum())/max(n*(n - 1), 1)
     along = {name: float(((d*way[rows]).sum(1)/length).mean()) for name, way in ways.items()}
     common = float(max(square, 0)**.5)
-    cosine = float(d.mean(0) @ ways['probe'][0])/max(common, 1e-9)
+    cosine = float(d.mean(0) @ normalize(ways['probe'].mean(0)))/max(common, 1e-9)
     return dict(kept=n, best=float(pool.joint.max(1).mean()), length=float(length.mean()), common=common,
                 common_probe=cosine, purer=float(lead(pool.same).mean())) | along
 

@@ -97,7 +97,7 @@ def test_what_the_method_names_is_there():
 
 # ---- a plain install is enough for the method
 EXTRAS = 'papermill nbclient ipykernel snakemake matplotlib tabulate jinja2 nbdev mpmath tokenizers'.split()
-EXTRAS += ['pymilvus', 'milvus_lite']
+EXTRAS += ['pymilvus', 'milvus_lite', 'tornado']
 WITHOUT = """
 import importlib, sys
 sys.modules.update(dict.fromkeys({}))

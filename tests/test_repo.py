@@ -345,7 +345,8 @@ def test_no_machine_paths():
 
 
 NEEDED = """
-LICENSE CITATION.cff CHANGELOG.md CONTRIBUTING.md LOG.md requirements.lock Snakefile
+LICENSE DATA_LICENSES.md CITATION.cff codemeta.json .zenodo.json CHANGELOG.md CONTRIBUTING.md LOG.md
+requirements.lock Snakefile
 nbs/experiments/.notest workflow/profiles/local/config.yaml data_synth/domains.csv modit/modit.mplstyle
 data_public/packages.csv data_public/LICENSE-wordnet.txt
 setup.py MANIFEST.in .ci/run .github/workflows/ci.yaml .gitattributes .pre-commit-config.yaml

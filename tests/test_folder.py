@@ -1,4 +1,5 @@
 """Domains that are folders: every mistake has its line, and what is sound trains like any other domain."""
+import importlib.util
 import os
 import platform
 import re
@@ -18,7 +19,8 @@ import torch
 from conftest import ROOT, environment
 from modit.run import pipeline, stages
 from modit.run.command import main
-from modit.data.folder import find_folder, folder_key, problems, read_facts, read_folder, write_folder
+from modit.data.folder import (
+    find_folder, folder_key, open_embeddings, problems, read_facts, read_folder, write_folder, write_table)
 from modit.serving.check import Expectation, check_folder, readings
 from modit.serving.fit import FEW
 from modit.serving.proposal import settings_of
@@ -201,6 +203,29 @@ def test_a_threshold_makes_labels_of_scores(tmp_path):
     key = folder_key(own)
     write_facts(own, dict(threshold=.6))
     assert folder_key(own) != key # another threshold may be other labels
+
+
+def test_a_table_of_vectors_is_the_folder(good, tmp_path, monkeypatch):
+    table = pd.read_csv(good/'items.csv', dtype=str, keep_default_na=False)
+    x = np.array(open_embeddings(good))
+    table = table.assign(vector=list(x))
+    other = type('Dataset', (), dict(to_pandas=lambda self: table))()  # as those of Hugging Face and polars
+    forms = dict(frame=table, dataset=other)
+    if importlib.util.find_spec('pyarrow'):
+        table.to_parquet(tmp_path/'items.parquet')
+        forms['parquet'] = str(tmp_path/'items.parquet')
+    for name, form in forms.items():
+        write_table(tmp_path/name, form, 'vector')
+        assert np.array_equal(open_embeddings(tmp_path/name), x)
+        assert (tmp_path/name/'items.csv').read_bytes() == (tmp_path/'frame'/'items.csv').read_bytes()
+    assert read_folder(tmp_path/'frame').ids.tolist() == table.id.tolist()
+    with pytest.raises(ValueError, match='no column embedding; the'): write_table(tmp_path/'no', table)
+    with pytest.raises(ValueError): write_table(tmp_path/'no', table.assign(embedding=[x[0], *x[1:, :3]]))
+    def absent(*_, **__): raise ImportError('no pyarrow')
+    monkeypatch.setattr(pd, 'read_parquet', absent)
+    with pytest.raises(ValueError, match='reading parquet needs pyarrow; install it with'):
+        write_table(tmp_path/'no', 'items.parquet')
+    assert not (tmp_path/'no').exists()
 
 
 def test_parquet_holds_the_same(good):

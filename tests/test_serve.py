@@ -348,6 +348,7 @@ def test_the_page_in_a_browser(browser, port, retriever):
     browser.wait(lambda: browser.evaluate('[...document.images].every(x => x.naturalWidth)'))
     assert BAD in browser.evaluate('document.querySelector("#list tr").lastChild.textContent')
     assert browser.evaluate('document.getElementById("again").disabled')
+    assert not browser.evaluate('document.getElementById("secret").offsetHeight')  # no token, no field
 
     boxes = 'document.querySelectorAll("#list tr")[{}].querySelectorAll("input")[{}].click()'
     for row, mark in ((0, 0), (1, 0), (1, 1)): browser.evaluate(boxes.format(row, mark))  # the last counts

@@ -54,7 +54,7 @@ def pytest_addoption(parser):
 
 
 # Longest first, so that none is left for the end where files run side by side (`make test`).
-LONG = ('test_runs', 'test_notebooks', 'test_redraw', 'test_docs', 'test_outputs', 'test_figures',
+LONG = ('test_runs', 'test_notebooks', 'test_slurm', 'test_redraw', 'test_docs', 'test_outputs', 'test_figures',
         'test_folder_pages')
 
 

@@ -305,13 +305,16 @@ def _bench(
 
 # %% ../../nbs/run/270_command.ipynb #c044c
 def _plan(
+    folder:Annotated[str, dict(nargs='*', opt=False)]=None, # of one's own, to be trained on; a profile without
     profile:_Profile='mini',
     hours:float=2.,     # in which all is to end
     log:str=None,       # a file with what a run printed, kept to compare with
 ):
     "predict hours and memory of every stage, and name a machine; trains nothing"
+    s = load_settings(profile)
     from modit.cost.plan import write_plan
-    table, line = write_plan(profile, hours, log)
+    from modit.serving.proposal import settings_of
+    table, line = write_plan(settings_of(folder, profile) if folder else s, hours, log)
     print(table.to_string(index=False, float_format='{:.3g}'.format, na_rep=''), line, sep='\n\n')
 
 # %% ../../nbs/run/270_command.ipynb #c036a
@@ -360,7 +363,7 @@ def _plain_lines():
     finally: warnings.formatwarning, tqdm.tqdm = usual
 
 # %% ../../nbs/run/270_command.ipynb #c051t
-OF_A_CLONE = ('main', 'run', 'sweep', 'figures', 'bench', 'plan')
+OF_A_CLONE = ('main', 'run', 'sweep', 'figures', 'bench')
 
 def _call(command, **given):
     "Call a subcommand with what was typed; raises `ValueError` where it needs a clone and there is none."

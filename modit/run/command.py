@@ -305,7 +305,7 @@ def _bench(
 
 # %% ../../nbs/run/270_command.ipynb #c044c
 def _plan(
-    folder:Annotated[str, dict(nargs='*', opt=False)]=None, # of one's own, to be trained on; a profile without
+    folder:Annotated[str, dict(nargs='*', opt=False)]=None, # of one's own; without, a profile
     profile:_Profile='mini',
     hours:float=2.,     # in which all is to end
     log:str=None,       # a file with what a run printed, kept to compare with

@@ -160,17 +160,17 @@ def test_the_command_prints_a_table_and_a_machine(monkeypatch, capsys):
 
 def test_the_command_plans_a_fit_on_folders(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(plan, '_measured_once', lambda: made_up(0., 1e12))
-    monkeypatch.chdir(tmp_path)                                    # no clone is needed
-    for name in ('shoes', 'lamps'):
-        x = sample_sphere(stream(0, name), (700, 8)).numpy()
+    shoes, lamps = (str(tmp_path/name) for name in ('shoes', 'lamps'))
+    for name in (shoes, lamps):
+        x = sample_sphere(stream(0, name[-5:]), (700, 8)).numpy()
         write_folder(name, x, range(700), x[:, 0] > 0)
-    main(['plan', 'shoes', 'lamps'])
+    main(['plan', shoes, lamps])
     table, line = capsys.readouterr().out.strip().split('\n\n')
     assert line.startswith('shoes lamps: ') and 'domain' not in [row.split()[0] for row in table.splitlines()]
-    s = settings_of(['shoes', 'lamps'])
+    s = settings_of([shoes, lamps])
     assert s.dim == 8 and s.items == (700, 700)
     assert all(one < four for one, four in zip(main_runs(s), main_runs(load_settings('mini')), strict=True))
-    with pytest.raises(SystemExit): main(['plan', 'shoes', '--log', 'some'])
+    with pytest.raises(SystemExit): main(['plan', shoes, '--log', 'some'])
     assert 'leave the folders away' in capsys.readouterr().err
 
 

@@ -363,7 +363,7 @@ def _plain_lines():
     finally: warnings.formatwarning, tqdm.tqdm = usual
 
 # %% ../../nbs/run/270_command.ipynb #c051t
-OF_A_CLONE = ('main', 'run', 'sweep', 'figures', 'bench')
+OF_A_CLONE = ('main', 'run', 'sweep', 'figures', 'bench', 'plan')
 
 def _call(command, **given):
     "Call a subcommand with what was typed; raises `ValueError` where it needs a clone and there is none."

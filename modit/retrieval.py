@@ -198,7 +198,7 @@ def search(    # noqa: F811 (the other one is a method)
     k:int,     # neighbours to return
     exclude=None, # (q, e) item ids that must not be returned
 ) -> np.ndarray: # (q, k) item ids, nearest first
-    "The k nearest items of each query, without the items that it excludes."
+    "The k nearest items of each query, without its excluded items."
     if exclude is None: return index.search(queries, k)[1]
     ids = index.search(queries, k + exclude.shape[1])[1]
     mine = (ids[:, :, None] == exclude[:, None, :]).any(2)

@@ -123,7 +123,7 @@ def save_arrays(
 def load_arrays(
     path:Path|str, # a file of `save_arrays`
 ) -> tuple[dict, dict]: # arrays by name, metadata
-    "Read arrays and metadata; raises `ValueError` for a damaged or foreign file, `FileNotFoundError`."
+    "Read arrays and metadata; `ValueError` for a damaged or foreign file, `FileNotFoundError` for none."
     if not Path(path).exists(): raise FileNotFoundError(f'no file {path}')
     try:
         with safe_open(path, 'np') as f: meta = f.metadata() or {}
@@ -182,8 +182,8 @@ def open_rows(
 # %% ../nbs/010_store.ipynb #c026g
 def as_rows(
     blocks,    # arrays of rows, one after the other
-    shape,     # (N, d) of all of them
-    path=None, # file to write them to; None: they stay in memory
+    shape,     # (N, d) of the whole table
+    path=None, # file to write the table to; None: it stays in memory
     kind='<f4', # type of the numbers, as for `save_rows`
 ) -> np.ndarray: # (N, d), rows of float32
     "A table made of blocks of rows, in memory or mapped from a file."
@@ -196,7 +196,7 @@ def save_table(
     x,         # (N, d), mapped or not
     path:Path, # file to write, unless another file holds the table already
     folder=None, # another folder whose files may hold the table
-) -> str:      # name of the file that holds them, beside `path` or in the other folder
+) -> str:      # name of the file that holds the table, beside `path` or in the other folder
     "Write a table, unless it is mapped from a file beside `path` or in the other folder."
     homes = [Path(home).resolve() for home in (path.parent, folder) if home]
     table, kind = (x.table, '<f2') if isinstance(x, HalfRows) else (x, '<f4')

@@ -31,7 +31,7 @@ class Variant:
     families: tuple = ('static', 'policy') # families of candidates that are compared
     extra: str = ''                  # module:function that makes the last of these families
     reward: str = 'joint'            # 'joint': by real retrieval; or module:function that relabels a pool
-    extends: str = ''                # name of the run whose rounds it continues
+    extends: str = ''                # the run whose rounds it begins with
 
 # %% ../nbs/182_variants.ipynb #c021
 SINGLE = dict(rounds=1, steps='off_policy_steps')

@@ -19,8 +19,13 @@ import torch
 from conftest import ROOT, environment
 from modit.run import pipeline, stages
 from modit.run.command import main
+<<<<<<< HEAD
 from modit.data.folder import (
     find_folder, folder_key, open_embeddings, problems, read_facts, read_folder, write_folder, write_table)
+=======
+from modit.data.folder import (FolderDomain, find_folder, folder_key, problems, read_facts, read_folder,
+                               write_folder)
+>>>>>>> 6ec5bec (Icons as a public domain: names become patterns and labels by a rule, pictures become vectors by a published encoder and by pixels)
 from modit.serving.check import Expectation, check_folder, readings
 from modit.serving.fit import FEW
 from modit.serving.proposal import settings_of
@@ -297,6 +302,20 @@ def test_proposals_leave_room_to_train(good):
     found = propose(read_folder(good))
     assert found['heldout_clusters'] + found['valid_clusters'] < found['clusters'] == 12
     assert found['prefix_len'] < found['seq_len'] and max(found['tail_depths']) == found['seq_len']//4
+
+
+@pytest.mark.parametrize('sizes, length, k', [
+    ([400]*99, 16, 50), ([100]*50 + [40]*60, 8, 30), ([100]*100 + [40]*300, 16, 50),
+    ([60]*100 + [40]*300, 12, 40), ([66]*110 + [20]*400, 16, 50), ([40]*20, 8, 30)])
+def test_a_hundred_patterns_count_before_sequences_are_long(sizes, length, k):
+    pattern = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    some = np.ones(len(pattern), bool)
+    domain = FolderDomain('made', some[:, None], some, some, pattern, None, None, pattern, tuple(sizes))
+    found = propose(domain)
+    assert (found['seq_len'], found['k']) == (length, k)
+    enough = min(100, len(sizes)/2)
+    for least in (found['train_positives'], found['heldout_positives']):
+        assert (np.array(sizes) >= least).sum() >= enough
 
 
 @pytest.mark.parametrize('positives', [400, 600, 800])

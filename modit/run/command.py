@@ -83,8 +83,10 @@ def _main(
 # %% ../../nbs/run/270_command.ipynb #bcc07c1d
 def _public():
     "get and embed the public domains"
+    from modit.data.icons import make_icons
     from modit.data.public import PUBLIC, make_public
     for name in PUBLIC: print(make_public(name), flush=True)
+    for name in ('icons', 'icons-plain'): print(make_icons(name), flush=True)
 
 # %% ../../nbs/run/270_command.ipynb #c031
 def _run(

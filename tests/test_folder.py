@@ -19,13 +19,8 @@ import torch
 from conftest import ROOT, environment
 from modit.run import pipeline, stages
 from modit.run.command import main
-<<<<<<< HEAD
-from modit.data.folder import (
-    find_folder, folder_key, open_embeddings, problems, read_facts, read_folder, write_folder, write_table)
-=======
-from modit.data.folder import (FolderDomain, find_folder, folder_key, problems, read_facts, read_folder,
-                               write_folder)
->>>>>>> 6ec5bec (Icons as a public domain: names become patterns and labels by a rule, pictures become vectors by a published encoder and by pixels)
+from modit.data.folder import (FolderDomain, find_folder, folder_key, open_embeddings, problems, read_facts,
+                               read_folder, write_folder, write_table)
 from modit.serving.check import Expectation, check_folder, readings
 from modit.serving.fit import FEW
 from modit.serving.proposal import settings_of

@@ -8,6 +8,7 @@ PYTHON  ?= python3
 BIN     := .venv/bin
 STAMP   := .venv/.stamp
 SITE    := .venv/.docs
+TYPST   := .venv/.report
 
 # One thread a process: small models run faster as several processes side by side.
 export OMP_NUM_THREADS := 1
@@ -21,7 +22,7 @@ export MALLOC_TOP_PAD_ := 67108864
 unexport JUPYTER_PATH
 
 .DEFAULT_GOAL := help
-.PHONY: main paper public replicate figures check test docs links hooks lab bench clean help
+.PHONY: main paper public replicate figures report check test docs links hooks lab bench clean help
 
 main: $(STAMP)     ## run the main experiment (data, density, main table, bootstrap) and print the main table
 	@$(BIN)/modit main --profile $(PROFILE)
@@ -38,6 +39,9 @@ replicate: $(STAMP) ## main, preference, order and candidate pages in a second w
 
 figures: $(STAMP)  ## redraw tables and figures from the committed scores; trains nothing
 	@$(BIN)/modit figures --profile $(PROFILE)
+
+report: $(TYPST)   ## build the report, a paper as HTML and PDF, from the tables and the ledger into build/report
+	@$(BIN)/python -c 'from modit.report.article import write_report; write_report()'
 
 check: $(STAMP)    ## before a commit, within a minute: export, style, contracts, and the pages that changed
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow' --changed tests/test_repo.py tests/test_style.py tests/test_notebooks.py
@@ -78,4 +82,8 @@ $(STAMP): pyproject.toml requirements.lock
 
 $(SITE): $(STAMP)
 	$(BIN)/python -m pip install -q -c requirements.lock -e ".[docs]"
+	@touch $@
+
+$(TYPST): $(STAMP)
+	$(BIN)/python -m pip install -q -c requirements.lock -e ".[report]"
 	@touch $@

@@ -1,10 +1,11 @@
 # The runs as a graph. `modit main` and `modit sweep` start it; by hand:
 #   snakemake --workflow-profile workflow/profiles/local --config profile=mini [shards=4] [--dry-run] TARGET
-# where TARGET is main, paper, public or replicate.
+# where TARGET is main, paper, public or replicate. Under Slurm, jobs also ask for what MODIT_SLURM says.
 # What needs what is said by the table of stages (page pipeline), the table of variants (page hppo) and two
 # lines of every experiment page, READS and SCORES; page graph turns them into the jobs that are rules here.
 # The path of every stage bears a key of the settings, the code and the parents it was made from: a file that
 # exists is up to date, whatever its age, so inputs are `ancient`. Stages write a file whole or not at all.
+from modit.run.cluster import asked_of_slurm
 from modit.run.graph import MAIN_VARIANTS, main_stages, page_job, stage_jobs
 from modit.run.notebooks import experiments
 from modit.run.replicate import second_jobs
@@ -43,6 +44,7 @@ for job in STAGES.values():
         input: [ancient(path) for path in job.inputs]
         output: job.output
         params: command=job.command
+        resources: **asked_of_slurm(job.name)
         priority: 0 if job.name.startswith(('hppo', *MAIN_VARIANTS)) else 1  # first what others wait for
         shell: '{params.command}'
 
@@ -53,4 +55,5 @@ for job in RUNS.values():
         output: job.output
         log: job.log
         params: command=job.command
+        resources: **asked_of_slurm(job.name)
         shell: '{params.command}'

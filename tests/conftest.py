@@ -54,8 +54,8 @@ def pytest_addoption(parser):
 
 
 # Longest first, so that none is left for the end where files run side by side (`make test`).
-LONG = ('test_runs', 'test_notebooks', 'test_redraw', 'test_docs', 'test_outputs', 'test_figures',
-        'test_folder_pages')
+LONG = ('test_runs', 'test_notebooks', 'test_slurm', 'test_redraw', 'test_docs', 'test_outputs',
+        'test_figures', 'test_folder_pages')
 
 
 def pytest_collection_modifyitems(items):

@@ -9,11 +9,13 @@ from dataclasses import fields
 
 import pytest
 
+import modit
 from browser import Browser, find_browser
 from conftest import EXPERIMENTS, LIBRARY, ROOT, environment
 from modit.settings import Settings
 
 sys.path.insert(0, str(ROOT/'docs'))
+import llms  # noqa: E402
 from api import read_settings  # noqa: E402
 from docments import all_notebooks, cell_entries, entries_of, split_source  # noqa: E402
 from links import broken_links  # noqa: E402
@@ -70,6 +72,20 @@ def test_every_public_name_of_a_module_is_in_the_api():
         module = source.read_text()
         public = set(re.findall(r"'(\w+)'", re.search(r'__all__ = \[(.*?)\]', module, re.S)[1]))
         assert public == {e.name for e in entries_of(notebook) if '.' not in e.name}, notebook.path.name
+
+
+@pytest.mark.parametrize('name', llms.FILES)
+def test_files_for_programs_are_those_of_the_pages(name):
+    text = (ROOT/name).read_text()
+    assert text == llms.FILES[name](), 'run .venv/bin/python docs/llms.py'
+    links = re.findall(r'\]\(([^)]+)\)', text)
+    assert not [link for link in links if not (ROOT/link).exists()]
+
+
+def test_programs_find_every_page_and_every_name():
+    pages, names = ((ROOT/name).read_text() for name in llms.FILES)
+    assert not [n.link for n in all_notebooks() if f']({n.link[1:]})' not in pages]
+    assert not [name for name in modit.__all__ if not re.search(rf'^  {name}\b', names, re.M)]
 
 
 def test_every_setting_is_in_the_api_with_its_source():

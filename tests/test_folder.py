@@ -1,4 +1,5 @@
 """Domains that are folders: every mistake has its line, and what is sound trains like any other domain."""
+import importlib.util
 import os
 import platform
 import re
@@ -18,7 +19,8 @@ import torch
 from conftest import ROOT, environment
 from modit.run import pipeline, stages
 from modit.run.command import main
-from modit.data.folder import find_folder, folder_key, problems, read_facts, read_folder, write_folder
+from modit.data.folder import (FolderDomain, find_folder, folder_key, open_embeddings, problems, read_facts,
+                               read_folder, write_folder, write_table)
 from modit.serving.check import Expectation, check_folder, readings
 from modit.serving.fit import FEW
 from modit.serving.proposal import settings_of
@@ -203,6 +205,29 @@ def test_a_threshold_makes_labels_of_scores(tmp_path):
     assert folder_key(own) != key # another threshold may be other labels
 
 
+def test_a_table_of_vectors_is_the_folder(good, tmp_path, monkeypatch):
+    table = pd.read_csv(good/'items.csv', dtype=str, keep_default_na=False)
+    x = np.array(open_embeddings(good))
+    table = table.assign(vector=list(x))
+    other = type('Dataset', (), dict(to_pandas=lambda self: table))()  # as those of Hugging Face and polars
+    forms = dict(frame=table, dataset=other)
+    if importlib.util.find_spec('pyarrow'):
+        table.to_parquet(tmp_path/'items.parquet')
+        forms['parquet'] = str(tmp_path/'items.parquet')
+    for name, form in forms.items():
+        write_table(tmp_path/name, form, 'vector')
+        assert np.array_equal(open_embeddings(tmp_path/name), x)
+        assert (tmp_path/name/'items.csv').read_bytes() == (tmp_path/'frame'/'items.csv').read_bytes()
+    assert read_folder(tmp_path/'frame').ids.tolist() == table.id.tolist()
+    with pytest.raises(ValueError, match='no column embedding; the'): write_table(tmp_path/'no', table)
+    with pytest.raises(ValueError): write_table(tmp_path/'no', table.assign(embedding=[x[0], *x[1:, :3]]))
+    def absent(*_, **__): raise ImportError('no pyarrow')
+    monkeypatch.setattr(pd, 'read_parquet', absent)
+    with pytest.raises(ValueError, match='reading parquet needs pyarrow; install it with'):
+        write_table(tmp_path/'no', 'items.parquet')
+    assert not (tmp_path/'no').exists()
+
+
 def test_parquet_holds_the_same(good):
     pytest.importorskip('pyarrow', reason='pyarrow reads parquet, and is not installed')
     plain = read_folder(good)
@@ -274,6 +299,20 @@ def test_proposals_leave_room_to_train(good):
     assert found['prefix_len'] < found['seq_len'] and max(found['tail_depths']) == found['seq_len']//4
 
 
+@pytest.mark.parametrize('sizes, length, k', [
+    ([400]*99, 16, 50), ([100]*50 + [40]*60, 8, 30), ([100]*100 + [40]*300, 16, 50),
+    ([60]*100 + [40]*300, 12, 40), ([66]*110 + [20]*400, 16, 50), ([40]*20, 8, 30)])
+def test_a_hundred_patterns_count_before_sequences_are_long(sizes, length, k):
+    pattern = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    some = np.ones(len(pattern), bool)
+    domain = FolderDomain('made', some[:, None], some, some, pattern, None, None, pattern, tuple(sizes))
+    found = propose(domain)
+    assert (found['seq_len'], found['k']) == (length, k)
+    enough = min(100, len(sizes)/2)
+    for least in (found['train_positives'], found['heldout_positives']):
+        assert (np.array(sizes) >= least).sum() >= enough
+
+
 @pytest.mark.parametrize('positives', [400, 600, 800])
 def test_few_positives_fit_the_default_profile(tmp_path, positives):
     items = stream(0, 'few', positives).normal(size=(2*positives, 8)).astype(np.float32)
@@ -288,7 +327,7 @@ def test_check_says_what_to_expect_and_keeps_what_stands_there(good):
     lines, trouble = check_folder(good, 'smoke')
     assert not trouble and f'{N} items of dimension 16' in lines[0] and '2 sessions' in lines[0]
     assert 'anchors = 300' in (good/'domain.ini').read_text()
-    for words in ('neighbours of positives', 'Joint', 'probe finds'):
+    for words in ('neighbours of positives', 'Joint', 'probe finds', 'modit fit'):
         assert sum(words in line for line in lines) == 1
 
 

@@ -16,9 +16,14 @@ from IPython.core.pylabtools import select_figure_formats
 from nbdev.test import test_nb as run_page
 
 from conftest import EXPERIMENTS, LIBRARY, ROOT, changed_files, environment, two_at_a_time
-from modit.data.public import why_absent
+from modit.data.icons import why_no_icons
+from modit.data.pictures import LITE0
+from modit.data.packages import why_absent
 
-PACKAGED = ('039_public',)  # pages that need packages from elsewhere
+# pages that need packages from elsewhere, and why they cannot be run
+PACKAGED = {'031_packages': why_absent, '039_public': why_absent,
+            '041_pictures': lambda: why_absent((LITE0,), ()), '043_icons': why_no_icons,
+            '233_sheets': why_no_icons}
 
 
 def pytest_generate_tests(metafunc):
@@ -54,7 +59,8 @@ def page_runs(request):
 
 
 def test_page(page_runs, page):
-    if page.stem in PACKAGED and why_absent(): pytest.skip(why_absent())
+    why = PACKAGED.get(page.stem, str)()
+    if why: pytest.skip(why)
     ok, said = page_runs[page].result()
     assert ok, f'{page.name} failed:\n{said[-3000:]}'
 

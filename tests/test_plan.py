@@ -10,12 +10,14 @@ from modit.cost import plan
 from modit.cost.plan import KINDS, Machine, fit_machine, logged_seconds, machine_line
 from modit.cost.work import UNITS, all_work, forward_flops, host_bytes, index_bytes, item_bytes, main_runs
 from modit.cost.work import row_numbers, train_flops, training_bytes
+from modit.data.folder import write_folder
 from modit.data.synth import synthetic_domain
 from modit.flow import flow_loss
 from modit.index.engines import empty_lists
 from modit.model import new_model
 from modit.pretrain import continuation_rows
 from modit.run.command import main
+from modit.serving.proposal import settings_of
 from modit.settings import load_settings, override
 from modit.sphere import sample_sphere
 from modit.store import stream
@@ -154,6 +156,22 @@ def test_the_command_prints_a_table_and_a_machine(monkeypatch, capsys):
     main(['plan', '--profile', 'smoke'])
     out = capsys.readouterr().out
     assert 'pretrained' in out and 'host_gb' in out and out.strip().splitlines()[-1].startswith('smoke: ')
+
+
+def test_the_command_plans_a_fit_on_folders(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(plan, '_measured_once', lambda: made_up(0., 1e12))
+    shoes, lamps = (str(tmp_path/name) for name in ('shoes', 'lamps'))
+    for name in (shoes, lamps):
+        x = sample_sphere(stream(0, name[-5:]), (700, 8)).numpy()
+        write_folder(name, x, range(700), x[:, 0] > 0)
+    main(['plan', shoes, lamps])
+    table, line = capsys.readouterr().out.strip().split('\n\n')
+    assert line.startswith('shoes lamps: ') and 'domain' not in [row.split()[0] for row in table.splitlines()]
+    s = settings_of([shoes, lamps])
+    assert s.dim == 8 and s.items == (700, 700)
+    assert all(one < four for one, four in zip(main_runs(s), main_runs(load_settings('mini')), strict=True))
+    with pytest.raises(SystemExit): main(['plan', shoes, '--log', 'some'])
+    assert 'leave the folders away' in capsys.readouterr().err
 
 
 def test_what_a_run_printed_is_set_beside_the_plan():

@@ -20,7 +20,7 @@ from ..model import init_zero_layers, new_model
 from ..pretrain import continuation_loss, continuation_rows
 from ..report.report import kernels
 from ..retrieval import VectorIndex
-from ..serving.retriever import Retriever, filled_up, make_catalogue, settings_alone
+from ..serving.retriever import Retriever, make_catalogue, settings_alone
 from ..settings import load_settings
 from ..sphere import normalize, sample_sphere
 from ..report.stats import bootstrap_contrasts, resample_counts
@@ -174,7 +174,8 @@ def _bench_expand(
     "Time of a list, how it is shared out, and how it compares with averaging."
     retriever = _random_retriever(s, n, dim)
     goods, seeds = retriever.catalogue, np.arange(s.prefix_len)
-    x, valid = filled_up([goods.items[seeds]])
+    x = torch.from_numpy(goods.items[seeds][None])
+    valid = torch.ones(x.shape[:2], dtype=torch.bool)
     query, k = retriever.queries([seeds]), s.k + len(seeds)
     def average(): goods.index.search(normalize(goods.items[seeds].mean(0))[None], k)
     with torch.inference_mode(): prefix = busy_seconds(lambda: retriever.model.prefill(x, valid))

@@ -205,13 +205,14 @@ def machine_line(
     hours=2., # in which everything is to end
 ) -> str:
     "Which machine a profile needs, in a line: the first of KINDS that holds it and ends in time."
+    name = ' '.join(s.domains) if s.folders else s.profile
     for kind in KINDS:
         need = _needs(s, _as_machine(kind, host))
-        asks = f'{s.profile}: {need["host_gb"]:.0f} GB on the host ({need["host_stage"]}), ' \
+        asks = f'{name}: {need["host_gb"]:.0f} GB on the host ({need["host_stage"]}), ' \
                f'{need["disk_gb"]:.0f} GB of disk'
         fits = need['host_gb'] <= kind.memory and (not kind.device or need['device_gb'] <= 80)
         device = f', {kind.device} of 80 GB ({need["device_gb"]:.0f} GB used)' if kind.device else ''
-        took = f'{need["hours"]:.1f} hours'
+        took = f'{round(need["hours"], 1) or round(need["hours"], 3)} hours'
         if fits and need['hours'] <= hours: return f'{asks}: {kind.cores} cores{device}, {took}'
     many = [int(np.ceil(need[f'{x}_hours']/hours)) for x in ('device', 'core')]
     return f'{asks}: no machine of page plan holds that and ends within {hours:g} hours; ' \
@@ -219,15 +220,15 @@ def machine_line(
 
 # %% ../../nbs/cost/268_plan.ipynb #c051
 def write_plan(
-    profile:str, # of settings.ini
-    hours=2.,    # in which everything is to end
-    log=None,    # a file with what a run printed, kept as figures/<profile>/plan-run.csv
+    s:Settings, # of a profile, or for folders
+    hours=2.,   # in which everything is to end
+    log=None,   # a file with what a run printed, kept as figures/<profile>/plan-run.csv
 ) -> tuple[pd.DataFrame, str]: # of `plan`, of `machine_line`
-    "Measure and predict; raises `ValueError` for an unknown profile or index."
-    s = load_settings(profile)
+    "Measure and predict; raises `ValueError` for an index that cannot be counted."
     all_work(s) # before anything is measured
     require(hours > 0, f'hours: {hours:g} is no time; give a number above 0')
+    require(not (log and s.folders), '--log: is kept for a profile; leave the folders away')
     logged = logged_seconds(Path(log).read_text()).to_csv(index=False, lineterminator='\n') if log else None
     host = fit_machine(_measured_once())
-    if log: atomic_write(repo_root()/'figures'/profile/'plan-run.csv', logged)
+    if log: atomic_write(repo_root()/'figures'/s.profile/'plan-run.csv', logged)
     return plan(s, host), machine_line(s, host, hours)

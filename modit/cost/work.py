@@ -103,7 +103,8 @@ def host_bytes(
     batch = 8*s.batch*s.dim*s.seq_len
     shared = batch + 50*sum(s.items) + 8*s.seq_len*sum(s.train_rows)
     alone = dict(evaluation=each.loc['evaluation'].max(), pretrained=batch, cpt=shared)
-    return each.sum(axis=1).to_dict() | alone
+    drawn = ['domain'] if s.folders else [] # data of one's own are there
+    return each.drop(drawn).sum(axis=1).to_dict() | alone
 
 # %% ../../nbs/cost/266_work.ipynb #c031
 UNITS = dict(items='numbers', sessions='numbers', batch='numbers', cluster='operations', lists='operations',
@@ -161,11 +162,15 @@ def _shared_work(s): # pretraining and continuation
             *_step_work(s, 'cpt', '', max(1, rows//s.batch), s.cpt_micro_batch, L, L - 1)]
 
 # %% ../../nbs/cost/266_work.ipynb #c042
+def _variants_of(s): # that are run
+    main = [v for v in VARIANTS.values() if v.page == 'main']
+    return [VARIANTS['adaptive']] if s.folders else main
+
 def main_runs(
-    s:Settings, # of a profile
+    s:Settings, # of a profile, or for folders
 ) -> tuple[int, int, int]: # pools, optimiser steps, validated policies
-    "What the preference runs of the main table ask for, at most."
-    runs = [v for v in VARIANTS.values() if v.page == 'main']
+    "What the preference runs of the main table, or of `modit fit`, ask for, at most."
+    runs = _variants_of(s)
     saved = sum(v.rounds == 1 for v in runs)             # runs of one round, of which checkpoints are kept
     rounds = [(resolve(s, v.rounds), resolve(s, v.steps)) for v in runs if v.rounds != 1]
     steps = saved*max(s.off_policy_steps) + sum(n*each for n, each in rounds)
@@ -199,9 +204,9 @@ STAGES = ('domain', 'corpus', 'pretrained', 'cpt', 'sft', 'pool', 'steps', 'vali
 def all_work(
     s:Settings, # of a profile
 ) -> pd.DataFrame: # stage, domain, kind, calls, amount
-    "Everything that `modit main` does, but for reading, writing and drawing."
+    "Everything that `modit main`, or `modit fit`, does, but for reading, writing and drawing."
     rows = _shared_work(s)
-    models = 4 + len(s.off_policy_steps) + sum(v.page == 'main' for v in VARIANTS.values())
+    models = 1 if s.folders else 4 + len(s.off_policy_steps) + len(_variants_of(s))
     scored = max(s.auc_cases, s.density_cases), s.density_cases, (s.guidance_scale,)
     for name in s.domains:
         rows += _corpus_work(s, name) + _domain_work(s, name)

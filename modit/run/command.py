@@ -17,7 +17,7 @@ from fastcore.script import anno_parser
 
 from .notebooks import execute, run_notebook, steady_environment
 from ..settings import clone_root, load_settings, repo_root, require
-from ..store import atomic_write, runs_dir
+from ..store import atomic_write, runs_dir, whole_file
 
 # %% ../../nbs/run/270_command.ipynb #c005
 def _json(option, text): # what was typed -> names and values
@@ -83,8 +83,10 @@ def _main(
 # %% ../../nbs/run/270_command.ipynb #bcc07c1d
 def _public():
     "get and embed the public domains"
+    from modit.data.icons import make_icons
     from modit.data.public import PUBLIC, make_public
     for name in PUBLIC: print(make_public(name), flush=True)
+    for name in ('icons', 'icons-plain'): print(make_icons(name), flush=True)
 
 # %% ../../nbs/run/270_command.ipynb #c031
 def _run(
@@ -244,6 +246,38 @@ def _expand(
     if 'text' in found: found['text'] = found.text.str.split().str.join(' ') # a row stays a line
     print(found.to_csv(sep='\t', index=False, float_format='%.4f', lineterminator='\n'), end='')
 
+# %% ../../nbs/run/270_command.ipynb #v271
+def _query(
+    model:_Model,
+    seeds:_Seeds=None,
+    items:_Items=None,
+    scale:float=None, # guidance scale; that of the settings without
+    share:_Share=None, step:_Step=None, own:_Own=None,
+    out:str=None,     # a .npy file to write instead
+):
+    "print the vector that expand searches with, as JSON"
+    require(seeds, 'what to make a query of: give --seeds')
+    require(out is None or out.endswith('.npy'), f'--out {out}: give a name that ends in .npy')
+    from modit.serving.retriever import Retriever
+    vector = Retriever.load(model, items).query(_seeds(seeds), scale, share=share, step=step, own=own)
+    if not out: return print(json.dumps([float(f'{x:.9g}') for x in vector]))
+    from numpy.lib.format import write_array
+    with whole_file(Path(out)) as f: write_array(f, vector)
+
+# %% ../../nbs/run/270_command.ipynb #v272
+def _serve(
+    model:_Model, items:_Items=None,
+    host:str='127.0.0.1', # address to listen at; any that others reach needs --token
+    port:int=8000,        # 0: a free one
+    token:str=None,       # a file with the token that every request has to bring
+):
+    "answer lists over HTTP, and show a page"
+    require(token is None or Path(token).is_file(), f'--token {token}: no such file; give one with a token')
+    require(0 <= port < 2**16, f'--port {port} is out of range; give a number from 0 to 65535')
+    try: from modit.serving.serve import serve
+    except ModuleNotFoundError: require(False, "serve needs tornado; pip install 'modit[serve]'")
+    serve(model, items, host, port, token and Path(token).read_text().strip())
+
 # %% ../../nbs/run/270_command.ipynb #c033f
 def _figures(profile:_Profile='mini'):
     "redraw from the committed scores; trains nothing"
@@ -273,13 +307,16 @@ def _bench(
 
 # %% ../../nbs/run/270_command.ipynb #c044c
 def _plan(
+    folder:Annotated[str, dict(nargs='*', opt=False)]=None, # of one's own; without, a profile
     profile:_Profile='mini',
     hours:float=2.,     # in which all is to end
     log:str=None,       # a file with what a run printed, kept to compare with
 ):
     "predict hours and memory of every stage, and name a machine; trains nothing"
+    s = load_settings(profile)
     from modit.cost.plan import write_plan
-    table, line = write_plan(profile, hours, log)
+    from modit.serving.proposal import settings_of
+    table, line = write_plan(settings_of(folder, profile) if folder else s, hours, log)
     print(table.to_string(index=False, float_format='{:.3g}'.format, na_rep=''), line, sep='\n\n')
 
 # %% ../../nbs/run/270_command.ipynb #c036a
@@ -294,7 +331,8 @@ class _Parser(ArgumentParser): # of one command
 
 # %% ../../nbs/run/270_command.ipynb #c048
 COMMANDS = dict(main=_main, public=_public, run=_run, sweep=_sweep, stage=_stage, check=_check, fit=_fit,
-                evaluate=_evaluate, expand=_expand, figures=_figures, bench=_bench, plan=_plan)
+                evaluate=_evaluate, expand=_expand, query=_query, serve=_serve, figures=_figures,
+                bench=_bench, plan=_plan)
 
 def _command_line(): # the parser of all subcommands
     does = 'Generative retrieval with a metric-ordered diffusion transformer.'

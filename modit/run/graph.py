@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..variants import VARIANTS
+from .cluster import asked_of_slurm, check_workflow, limit_met
 from .notebooks import executed_path, experiment_path, experiments, exported_code
 from .notebooks import page_constant, run_marker, steady_environment
 from .parameters import results_folder, settings_of
@@ -182,15 +183,6 @@ def _repository_lock(
         except BlockingIOError: time.sleep(.5)
     raise ValueError('another run is at work in this repository; wait until it ends, or end it')
 
-# %% ../../nbs/run/250_graph.ipynb #c035
-def _check_workflow(
-    name:str, # a folder of workflow/profiles
-):
-    "Raise `ValueError` for a way of running that there is not."
-    known = sorted(p.parent.name for p in (repo_root()/'workflow'/'profiles').glob('*/config.yaml'))
-    if name not in known:
-        raise ValueError(f'workflow {name!r} is unknown; workflow/profiles has {", ".join(known)}')
-
 # %% ../../nbs/run/250_graph.ipynb #c038
 def snakemake(
     target:str,       # main, paper, replicate or sweep
@@ -201,14 +193,17 @@ def snakemake(
 ):
     "Run everything a target needs; raises `ValueError` if a job failed."
     load_settings(profile); steady_environment()
-    _check_workflow(workflow)
+    check_workflow(workflow)
+    asked_of_slurm('') # before anything runs
     lock = _repository_lock()
+    began = time.time()
     keep = [] if sys.platform == 'win32' else [lock.fileno()]
     facts = [f'{k}={v}' for k, v in dict(profile=profile, **config).items()]
     command = [sys.executable, '-m', 'snakemake', target, '--config', *facts]
     command += ['--workflow-profile', f'workflow/profiles/{workflow}'] + ['--dry-run']*dry
     failed = subprocess.run(command, cwd=repo_root(), pass_fds=keep).returncode
-    if failed: raise ValueError('a job failed, its message is above; the same command goes on from there')
+    end = 'the same command goes on from there'
+    if failed: raise ValueError(f'a job failed, its message is above; {limit_met(began)}{end}')
 
 # %% ../../nbs/run/250_graph.ipynb #c041
 def _show_results(

@@ -146,6 +146,7 @@ def check_folder(
         write_facts(path, propose(domain) | read_facts(path))
         s = settings_of(path, profile, scorers=[scorer])
         lines += [_contents(domain), f'settings that fit are in {path}/{FACTS}; change them there']
+        if scorer == 'column': lines.append(f'to train with them: modit fit {path} --profile {profile}')
         if scorer == 'column': lines += _measured(domain, s)
         else: lines.append(f'labels come from {scorer}: nothing is measured that would cost')
     except ValueError as e: wrong.append(str(e))

@@ -30,19 +30,20 @@ def read_marks(
 # %% ../../nbs/serving/263_lists.ipynb #l010
 def answer_line(
     retriever, # Retriever
-    line:str,  # JSON: an object with seeds and options, or a list of seeds
+    line,      # JSON: an object with seeds and options, or a list of seeds; or what it holds
     **usual,   # options that it leaves out
-) -> dict:     # items, notes, forecast; or error
+) -> dict:     # items, notes, moves, forecast; or error
     "One list of many."
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter('always')
         try:
-            asked = json.loads(line)
+            asked = json.loads(line) if isinstance(line, str) else line
             asked = dict(seeds=asked) if isinstance(asked, list) else asked
             wanted = 'give an object with seeds, such as {"seeds": ["shoe-17"], "k": 10}'
             require(isinstance(asked, dict) and 'seeds' in asked, wanted)
             found = retriever.expand(**(usual | asked))
         except json.JSONDecodeError as e: return dict(error=f'the line is no JSON: {e}')
-        except (ValueError, TypeError) as e: return dict(error=' '.join(str(e).split()))
+        except RecursionError: return dict(error='the line is nested too deeply')
+        except (ValueError, TypeError, OverflowError) as e: return dict(error=' '.join(str(e).split()))
     return dict(items=found.round(6).to_dict('records'), notes=[str(note.message) for note in said],
-                forecast=found.attrs['forecast'])
+                **found.attrs)

@@ -19,8 +19,13 @@ from ..store import atomic_write
 
 # %% ../../nbs/serving/155_proposal.ipynb #c005
 _LENGTHS = (16, 12, 8) # of sequences, the longest first
+_MANY = 100            # patterns that count, where there are as many
 
 def _within(x, low, high): return int(min(max(x, low), high))
+
+def _patterns_for(positives): # how many to look for
+    length = next((x for x in _LENGTHS if positives >= _MANY*6*x), _LENGTHS[0])
+    return _within(positives//(6*length), FEWEST, 1000)
 
 _ENOUGH = 5000 # positives, about, that patterns are proposed from
 
@@ -39,11 +44,13 @@ def propose(
 ) -> dict:  # setting -> value, of those that a folder may have
     "Settings that fit a domain's data."
     positives = int(domain.attribute.sum())
-    clusters = len(domain.patterns) or _within(positives//(6*_LENGTHS[0]), FEWEST, 1000)
+    clusters = len(domain.patterns) or _patterns_for(positives)
     counts = _positives_by_pattern(domain, clusters)
-    long = [x for x in _LENGTHS if (counts >= 4*x).sum() >= max(FEWEST, clusters/2)]
-    length = max(long, default=SHORTEST)
-    k = _within((np.median(counts[counts >= length]) - length)//10*10, 10, 50)
+    enough = min(_MANY, max(FEWEST, clusters/2))
+    length = next((x for x in _LENGTHS if (counts >= 4*x).sum() >= enough), SHORTEST)
+    able = counts[counts >= length]
+    typical = max(np.median(able), np.sort(able)[-min(_MANY, len(able))])
+    k = _within((typical - length)//10*10, 10, 50)
     held = int((counts >= length + k).sum())
     tail = length//4
     rows = _within(positives, 1000, 10_000)

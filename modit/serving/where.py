@@ -42,9 +42,9 @@ def where(
     "Which items meet conditions; raises `ValueError` for what is no condition and for an unknown column."
     kept = np.ones(len(columns), bool)
     for text in [conditions] if isinstance(conditions, str) else conditions:
-        parts = re.fullmatch(r'\s*(.+?)\s*(<=|>=|!=|=|<|>)\s*(.*?)\s*', str(text))
+        parts = re.fullmatch(r'(.+?)(<=|>=|!=|=|<|>)(.*)', str(text))
         require(parts, f'condition {text!r}: no sign; write it as price<20 or shop=north|south')
-        name, sign, value = parts.groups()
+        name, sign, value = map(str.strip, parts.groups())
         known = ', '.join(map(str, columns)) or 'none'
         require(name in columns, f'condition {text!r}: no column {name!r}; the columns are {known}')
         if sign in _SIGNS: kept &= _compares(columns[name], sign, value, text)

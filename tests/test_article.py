@@ -1,0 +1,152 @@
+"""The report: its text holds no number and its page none that was not read, its links and pictures are
+there, and what it says of the main results is what the scores of single cases say."""
+import importlib.util
+import json
+import re
+from html.parser import HTMLParser
+
+import pandas as pd
+import pytest
+
+from conftest import ROOT
+from modit.report import article
+from modit.report.report import read_cases, with_hppo
+from modit.report.verdicts import contrasts
+from modit.settings import load_settings
+
+TEXT = (ROOT/'docs'/'article'/'text.md').read_text()
+BARE = re.sub(r'{%.*?%}|{{.*?}}|`[^`]*`|\]\([^)]*\)', ' ', TEXT, flags=re.S)
+NUMBER = r'\d+(?:,\d{3})*(?:\.\d+)?'
+# Years, the paper, the level, a volume, a licence; and numbers of sections.
+ALLOWED = r'\b(?:19|20)\d\d\b|arXiv:\d+\.\d+|\b95%|ACM 38\(11\)|Apache-2\.0'
+SECTION = r'^(?:## )?\d+ (?=[A-Z])'
+
+
+class Reader(HTMLParser):
+    "Prose of a page without its tables and code; its links, pictures and anchors."
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.prose, self.links, self.pictures = [], [], [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in ('img', 'meta', 'br', 'hr'): self.open.append(tag)
+        self.links += [v for k, v in attrs if k == 'href']
+        self.pictures += [v for k, v in attrs if k == 'src']
+
+    def handle_startendtag(self, tag, attrs): self.handle_starttag(tag, attrs)
+
+    def handle_endtag(self, tag): assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if not {'table', 'code', 'style', 'title'} & {*self.open}: self.prose.append(data)
+
+
+@pytest.fixture(scope='module')
+def built(tmp_path_factory):
+    "The page's folder, its text, and every value that was shown in it."
+    values, folder = [], tmp_path_factory.mktemp('report')
+    def noted(v): values.append(str(article.written(v))); return article.written(v)
+    text = article.fill(noted)
+    return folder, text, ' '.join(values), Reader(article.write_html(folder, text).read_text())
+
+
+# ---- numbers
+def test_the_text_holds_no_number():
+    assert re.findall(rf'\S*{NUMBER}\S*', re.sub(f'{ALLOWED}|{SECTION}', '', BARE, flags=re.M)) == []
+
+
+def test_every_number_of_the_page_is_a_value(built):
+    *_, values, page = built
+    prose = re.sub(f'{ALLOWED}|{SECTION}', '', ''.join(page.prose), flags=re.M)
+    numbers = re.findall(NUMBER, prose)
+    missing = {*numbers} - {*re.findall(NUMBER, values)}
+    assert len(numbers) > 100 and not missing
+
+
+def gains(profile, *pairs):
+    "Differences of Joint, from the scores of single cases."
+    folder, s = ROOT/'figures'/profile, load_settings(profile)
+    scores = {name: read_cases(folder, name) for name in ('main', 'validation', 'own_direction')}
+    both = [with_hppo(scores['main'], scores['validation']), scores['own_direction']]
+    return contrasts(pd.concat(both, ignore_index=True), pairs, s)
+
+
+def points(rows): return f'{100*rows.estimate.min():+.1f} to {100*rows.estimate.max():+.1f}'.replace('-', '−')
+def counts(rows): return f'{(rows.verdict == "for").sum() or "none"} of {len(rows)} cells'
+
+
+def test_the_main_results_are_those_of_the_cases(built):
+    text = re.sub(r'\ball (\d+) cells', r'\1 of \1 cells', built[1])
+    stages, taught = gains('mini', ('sft', 'average')), gains('mini', ('hppo', 'sft'))
+    moved = gains('mini', ('average_own', 'hppo'))
+    item, new = (taught[taught.split == split] for split in ('item', 'pattern'))
+    assert f'higher Joint than averaging in {counts(stages)}' in text
+    assert f'MO-DiT minus averaging is {points(stages)} points of Joint here' in text
+    assert f'on unseen items in {counts(item)}' in text and f'on new patterns in {counts(new)}' in text
+    assert f'HPPO minus MO-DiT is {points(item)} on items and {points(new)} on new patterns' in text
+    assert f'needs no generator has a significantly higher Joint than HPPO in {counts(moved)}' in text
+    public = gains('public', ('average_own', 'hppo'))
+    assert f'public data the count is {counts(public[public.split == "pattern"])}' in text
+
+
+def test_the_paper_s_results_are_the_paper_s(built):
+    rows = pd.read_csv(ROOT/'figures'/'reported'/'tab-main.csv')
+    joint = rows.set_index(['method', 'split', 'domain']).joint
+    item, new = (100*(joint['hppo'][split] - joint['sft'][split]) for split in ('item', 'pattern'))
+    spans = [f'{v.min():+.1f} to {v.max():+.1f}' for v in (item, new)]
+    assert f'in the paper {" and ".join(spans)}' in built[1]
+
+
+# ---- what it must hold
+def test_every_claim_stands_in_it_with_its_word_and_its_page(built):
+    for r in pd.read_csv(ROOT/'figures'/'mini'/'claims.csv').itertuples():
+        rows = [line for line in built[1].splitlines() if line.startswith(f'| {r.id} ')]
+        (row,) = [line for line in rows if r.statement in line]
+        assert row.rstrip(' |').endswith(r.page) and r.verdict.removesuffix(' at this scale') in row
+
+
+SUMMARY = ('Scope', 'Methodology', 'Results', 'What was easy', 'What was difficult',
+           'Communication with the authors')
+
+
+def test_it_opens_with_a_summary(built):
+    summary = built[1].split('\n## ')[1]
+    assert re.findall(r'^\*\*(.*?)\.\*\*', summary, re.M) == [*SUMMARY]
+
+
+def test_links_and_pictures_are_there(built):
+    folder, _, _, page = built
+    assert page.open == [] and page.links and all(x.startswith('https://') for x in page.links)
+    assert len(page.pictures) >= 4 and all((folder/x).stat().st_size > 1000 for x in page.pictures)
+    assert all((ROOT/'figures'/x).exists() for x in page.pictures)
+
+
+def test_nothing_is_left_unfilled(built):
+    assert not re.findall(r'[{}]|\bnan\b', re.sub(r'`[^`]*`', '', built[1]))
+
+
+def test_a_claim_that_was_not_run_can_be_told():
+    rows = pd.read_csv(ROOT/'figures'/'mini'/'claim-cells.csv')[:0]
+    assert article._tally(rows) == 'no cell: it was not run' and article._spread(rows.estimate) == 'not run'
+
+
+def test_values_may_hold_any_sign():
+    signs = 'a # b $ c_d "e" <f> @g [h] ~ // = i'
+    strings = re.findall(r'#("(?:\\.|[^"\\])*");', article.as_form(signs, article.Print()))
+    assert ''.join(map(json.loads, strings)) == signs
+
+
+def test_it_prints_on_six_to_ten_pages(built):
+    if not importlib.util.find_spec('typst'): pytest.skip('the PDF needs typst; make report installs it')
+    import typst
+    folder, text, *_ = built
+    assert article.write_pdf(folder, text).read_bytes().startswith(b'%PDF')
+    how = dict(root=str(folder), ignore_system_fonts=True, format='png', ppi=20)
+    pages = typst.compile(str(folder/'report.typ'), **how)
+    assert 6 <= len(pages) <= 10
+
+
+def test_without_typst_there_is_no_pdf(built, monkeypatch):
+    monkeypatch.setattr(article.importlib.util, 'find_spec', lambda name: None)
+    assert article.write_pdf(*built[:2]) is None

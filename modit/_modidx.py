@@ -925,8 +925,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                  'modit/experiments/negative.py'),
                                             'modit.experiments.negative.knob_moves': ( 'experiments/negative.html#knob_moves',
                                                                                        'modit/experiments/negative.py'),
-                                            'modit.experiments.negative.long_off_policy': ( 'experiments/negative.html#long_off_policy',
-                                                                                            'modit/experiments/negative.py'),
                                             'modit.experiments.negative.long_run': ( 'experiments/negative.html#long_run',
                                                                                      'modit/experiments/negative.py'),
                                             'modit.experiments.negative.mean_cosine': ( 'experiments/negative.html#mean_cosine',

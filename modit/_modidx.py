@@ -1119,8 +1119,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                        'modit/experiments/sensitivity.py'),
                                                'modit.experiments.sensitivity.rerun_noise': ( 'experiments/sensitivity.html#rerun_noise',
                                                                                               'modit/experiments/sensitivity.py'),
-                                               'modit.experiments.sensitivity.rows_of': ( 'experiments/sensitivity.html#rows_of',
-                                                                                          'modit/experiments/sensitivity.py'),
                                                'modit.experiments.sensitivity.run': ( 'experiments/sensitivity.html#run',
                                                                                       'modit/experiments/sensitivity.py'),
                                                'modit.experiments.sensitivity.score_seed': ( 'experiments/sensitivity.html#score_seed',

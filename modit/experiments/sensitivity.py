@@ -142,7 +142,7 @@ def table(
                    'kept counts the cases that made pairs in the first round.')
     of_seeds = 'Joint (percent) of three independent Pareto runs, their mean and standard deviation.'
     return {'tab-hparam': Table(by_setting, of_settings, p.splits),
-            'tab-no-tail': Table(others, 'The off-policy run without the tail term, checkpoint by checkpoint.'),
+            'tab-no-tail': Table(others, 'The off-policy run without the tail term, by checkpoint.'),
             'tab-seed': Table(spread, of_seeds, ('sft', *SEEDS, 'mean', 'std'))}
 
 # %% ../../nbs/experiments/400_sensitivity.ipynb #c022

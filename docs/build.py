@@ -49,7 +49,8 @@ def stage_site(
     "Lay out everything: pages, sections, API, texts."
     stage, notebooks = Stage(folder), all_notebooks()
     pages = {n.number: n for n in notebooks}
-    sections = {name: [n for n in notebooks if n.room in s.rooms] for name, s in SECTIONS.items()}
+    questions_first = sorted(notebooks, key=lambda n: not n.experiment) # before the pages that they use
+    sections = {name: [n for n in questions_first if n.room in s.rooms] for name, s in SECTIONS.items()}
     sections = {name: found for name, found in sections.items() if found}
     for notebook in notebooks: stage_notebook(stage, notebook, pages)
     for name, found in sections.items(): stage_section(stage, name, found)

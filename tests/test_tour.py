@@ -200,5 +200,5 @@ def test_the_reading_of_page_470_is_what_it_draws(drawn):
     assert average == hppo
     has(text, f"SFT's list has {sft} positives of other patterns, HPPO's {hppo}, the average's {average} as well",
         f'removes {len(removed)} of {len(pairs)}',
-        f'In {(removed.x >= .95).sum()} of these {len(removed)} the loser has a Same of 95% or more',
+        f'In {(removed.x >= .95).sum()} of the {len(removed)} removed pairs the loser has a Same of 95% or more',
         f'is {100*(removed.x - removed.x2).max():.0f} points of Same')

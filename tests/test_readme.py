@@ -138,7 +138,8 @@ def size():
 def ledger():
     table = pd.read_csv(ROOT/'figures'/'mini'/'tab-classes.csv').set_index('about')
     method, paper = table.loc['the method'], table.drop('ours').sum()
-    return [f"Of the paper's {method.statements} statements about the method {method.confirmed} are confirmed, "
+    stated = f"Of the paper's {method.statements} statements about the method"
+    return [f'{stated} {method.confirmed} are confirmed, '
             f'{method.opposite} are opposite, and the others were not seen at this scale',
             f'{paper["the same word in both"]} of {paper["judged in a second world"]} have the same word']
 

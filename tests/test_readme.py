@@ -9,7 +9,7 @@ import pytest
 
 from conftest import LABELS, LIBRARY, EXPERIMENTS, ROOT
 from modit.data.folder import write_folder
-from modit.report.report import best_variants, with_hppo
+from modit.report.report import with_hppo
 from modit.settings import load_settings
 from modit.data.synth import make_domain, make_world
 from modit.report.verdicts import contrasts

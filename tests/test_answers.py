@@ -119,7 +119,8 @@ def counted():
             f'{method.confirmed} of {method.statements} about the method',
             f'{conditions.confirmed} of {conditions.statements} about conditions',
             f'{calibration.confirmed} of {calibration.statements} about calibration',
-            f'{paper["not seen at this scale"]} were not seen at this scale', f'{paper.opposite} are opposite',
+            f'{paper["not seen at this scale"]} were not seen at this scale',
+            f'{paper.opposite} are opposite',
             f'Of our own {ours.statements} questions {ours.confirmed} are confirmed']}
 
 

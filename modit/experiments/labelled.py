@@ -120,7 +120,7 @@ def plot_lots(
 ):        # matplotlib Figure
     "Gains of patterns that a round saw, of the others, and of new ones (fig-lot, ours)."
     fig, axes = plt.subplots(1, 2, figsize=(7.5, 2.6), sharey=True)
-    named = {'Seen by the round': ('o', True), 'Not seen': ('o', False), 'New': ('x', True)}
+    named = {'Seen by the round': ('o', True), 'Not seen': ('o', False), 'New patterns': ('x', True)}
     shown = [Look(name, BLACK, *mark) for name, mark in named.items()]
     for ax, (method, cell) in zip(axes, rows.groupby('method', sort=False), strict=True):
         at = range(len(cell))

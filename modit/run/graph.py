@@ -11,7 +11,6 @@ import json, re, shlex, subprocess, sys, time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import cache, partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -205,18 +204,6 @@ def snakemake(
     end = 'the same command goes on from there'
     if failed: raise ValueError(f'a job failed, its message is above; {limit_met(began)}{end}')
 
-# %% ../../nbs/run/250_graph.ipynb #c041
-def _show_results(
-    profile:str,  # a profile of settings.ini
-    seconds=None, # how long it took
-):
-    "Print the main table and where the files are."
-    table = repo_root()/'figures'/profile/'tab-main.md'
-    if table.exists(): print(f'\n{table.read_text()}')
-    if seconds: print(f'Took {seconds/60:.1f} minutes.')
-    print(f'Tables and figures: figures/{profile}   scores: figures/{profile}/cases   '
-          f'models and executed notebooks: runs/{profile}')
-
 # %% ../../nbs/run/250_graph.ipynb #c044
 def run_graph(
     target='main',    # main or paper
@@ -229,7 +216,12 @@ def run_graph(
     began = time.time()
     if shards is not None: shard_slices(load_settings(profile).hppo_cases, shards)
     snakemake(target, profile, workflow, dry, **dict(shards=shards) if shards else {})
-    if not dry: _show_results(profile, time.time() - began)
+    if dry: return
+    table = repo_root()/'figures'/profile/'tab-main.md'
+    if table.exists(): print(f'\n{table.read_text()}')
+    print(f'Took {(time.time() - began)/60:.1f} minutes.')
+    print(f'Tables and figures: figures/{profile}   scores: figures/{profile}/cases   '
+          f'models and executed notebooks: runs/{profile}')
 
 # %% ../../nbs/run/250_graph.ipynb #c046
 def has_scores(
@@ -246,27 +238,18 @@ def has_scores(
 def lacking(s, name): return [x for x in pages_before(name) if not (is_ledger(name) or has_scores(s, x))]
 
 # %% ../../nbs/run/250_graph.ipynb #c050
-def _size(name, folder): # of the scores that a page draws from, in bytes
-    names = {*page_constant(name, 'READS'), *page_constant(name, 'SCORES')} - {*LEDGER}
-    return sum((folder/'cases'/f'{score}.csv.gz').stat().st_size for score in names)
-
 def redraw_pages(
-    names, # of experiments, none of which reads what another writes
-    draw,  # name -> labels, such as `redraw_page` with its profile
-    folder, # where their scores lie: those with the most go first
-) -> list: # labels and numbers of claims that were written
-    "Redraw pages and say what each has drawn, in their order."
-    written = []
-    def say(found):
-        for name, labels in zip(names, found, strict=True):
+    names,  # of experiments, none of which reads what another writes
+    draw,   # name -> labels, such as `redraw_page` with its profile
+    folder, # of their results, with the ledger
+):
+    "Redraw pages and say what each has drawn; claims that none of them judges are noted as not run."
+    silent = {*read_reported('claims').id}
+    with ProcessPoolExecutor(2) as pool:
+        for name, labels in zip(names, pool.map(draw, names), strict=True):
             print(f'{name}: {" ".join(labels)}', flush=True)
-            written.extend(labels)
-        return written
-    if sys.platform != 'linux': return say(map(draw, names))
-    with ProcessPoolExecutor(2, get_context('fork')) as pool:
-        ahead = sorted(names, key=partial(_size, folder=folder), reverse=True)
-        drawn = {name: pool.submit(draw, name) for name in ahead}
-        return say(drawn[name].result() for name in names)
+            silent -= {*labels}
+    update_claims(folder, not_run(sorted(silent)))
 
 # %% ../../nbs/run/250_graph.ipynb #c051
 def redraw(
@@ -281,9 +264,8 @@ def redraw(
     pages = [name for name in found if not is_ledger(name)]
     if not pages:
         raise ValueError(f'figures/{profile}/cases holds no scores; run `make main PROFILE={profile}` first')
-    draw, figures = partial(redraw_page, profile=profile), repo_root()/'figures'/profile
-    silent = set(read_reported('claims').id).difference(redraw_pages(pages, draw, figures))
-    update_claims(figures, not_run(sorted(silent)))
+    draw = partial(redraw_page, profile=profile)
+    redraw_pages(pages, draw, repo_root()/'figures'/profile)
     if before: before()
-    for name in filter(is_ledger, found): redraw_pages([name], draw, figures)
+    for name in filter(is_ledger, found): print(f'{name}: {" ".join(draw(name))}', flush=True)
     return found

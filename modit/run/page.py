@@ -229,6 +229,7 @@ def lacking(self:Page) -> list:
 # %% ../../nbs/run/240_page.ipynb #c057
 def redraw_page(
     name:str,      # of an experiment
+    figures=True,  # its figures too, beside tables and claims
     **parameters,  # of the page: profile and others
 ) -> list:         # labels of what was written, numbers of the claims
     "Publish a page's tables, figures and claims from its scores; raises `FileNotFoundError` without them."
@@ -237,8 +238,8 @@ def redraw_page(
     if absent: raise FileNotFoundError(f'{p.name}: {p.folder}/cases lacks {absent}; run the experiment first')
     module = import_module(f'modit.experiments.{p.name}')
     scores = p.scores(module)
-    tables, figures = module.table(scores, p), module.plot(scores, p)
-    claims = module.claims(scores, p)
-    p.publish(tables, figures, claims)
+    tables, claims = module.table(scores, p), module.claims(scores, p)
+    drawn = module.plot(scores, p) if figures else {}
+    p.publish(tables, drawn, claims)
     plt.close('all')
-    return [*tables, *figures, *(claim['id'] for claim in claims if 'verdict' in claim)]
+    return [*tables, *drawn, *(claim['id'] for claim in claims if 'verdict' in claim)]

@@ -1661,7 +1661,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                  'modit.run.sweep._combination_job': ('run/sweep.html#_combination_job', 'modit/run/sweep.py'),
                                  'modit.run.sweep._combination_stages': ('run/sweep.html#_combination_stages', 'modit/run/sweep.py'),
                                  'modit.run.sweep._draw_cell': ('run/sweep.html#_draw_cell', 'modit/run/sweep.py'),
-                                 'modit.run.sweep._draw_method': ('run/sweep.html#_draw_method', 'modit/run/sweep.py'),
                                  'modit.run.sweep._draw_sweep': ('run/sweep.html#_draw_sweep', 'modit/run/sweep.py'),
                                  'modit.run.sweep._first_swept': ('run/sweep.html#_first_swept', 'modit/run/sweep.py'),
                                  'modit.run.sweep._is_done': ('run/sweep.html#_is_done', 'modit/run/sweep.py'),

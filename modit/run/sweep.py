@@ -8,7 +8,7 @@ __all__ = ['FIXED', 'NEEDED', 'read_grid', 'Combination', 'combination', 'checke
 
 # %% ../../nbs/run/255_sweep.ipynb #c002
 import importlib, itertools, json, re, shlex
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,10 +20,11 @@ from .graph import pages_before, snakemake, stage_jobs, takes_models
 from .notebooks import check_parameters, executed_path, experiment_path
 from .notebooks import notebook_parameters, page_constant, run_marker, short_name, unknown_parameter
 from .page import Page, open_page
-from ..report.looks import legend_of, look, save_figure, whisker
+from ..report.looks import legend_of, look, save_figure
 from ..report.report import write_table
 from ..settings import Settings, load_settings, parse_value, repo_root, require
 from ..report.stats import cluster_bootstrap
+from ..report.verdicts import aside, draw_differences
 from ..store import atomic_write, fingerprint, runs_dir
 
 # %% ../../nbs/run/255_sweep.ipynb #g008
@@ -235,23 +236,6 @@ def _mean_joint(
     if split == 'pattern': clusters = rows.groupby(['run', 'pattern']).ngroup().values
     return cluster_bootstrap(rows.joint.values, None, clusters, resamples=1000)
 
-# %% ../../nbs/run/255_sweep.ipynb #c047
-def _draw_method(
-    ax,          # matplotlib Axes
-    rows,        # cases of one method and cell
-    split:str,   # item or pattern
-    key:str,     # what lies along the axis
-    places:dict, # value -> place on the axis
-):
-    "Joint of a method against one of the swept."
-    shown, means = look(rows.method.iloc[0]), {}
-    for value, of in rows.groupby(key, sort=False):
-        found = _mean_joint(of, split)
-        estimate, low, high = (100*x for x in (found.estimate, found.low, found.high))
-        whisker(ax, places[value], estimate, low, high, shown, markersize=4)
-        means[places[value]] = estimate
-    ax.plot(*zip(*means.items(), strict=True), color=shown.colour, marker='', lw=.8, alpha=.6)
-
 # %% ../../nbs/run/255_sweep.ipynb #c048
 def _draw_cell(
     ax,        # matplotlib Axes
@@ -261,12 +245,14 @@ def _draw_cell(
     methods,   # in order
 ):
     "Joint of every method against one of the swept."
-    values = list(dict.fromkeys(cell[key]))
-    for i, method in enumerate(methods):
-        rows, shift = cell[cell.method == method], .5*(i + .5)/len(methods) - .25
-        if len(rows): _draw_method(ax, rows, split, key, {v: at + shift for at, v in enumerate(values)})
-    ax.set_xticks(range(len(values)), values)
-    ax.set_xlim(-.5, len(values) - .5)
+    places, marks = list(dict.fromkeys(cell[key])), {method: look(method) for method in methods}
+    parts = cell.groupby([key, 'method'], sort=False)
+    rows = pd.DataFrame([dict(value=value, a=method, **asdict(_mean_joint(of, split)))
+                         for (value, method), of in parts])
+    draw_differences(ax, rows, places, marks, 'value', zero=False, markersize=4)
+    for method, of in rows.groupby('a'):
+        at = [places.index(value) + aside(method, marks) for value in of.value]
+        ax.plot(at, 100*of.estimate, color=marks[method].colour, marker='', lw=.8, alpha=.6)
 
 # %% ../../nbs/run/255_sweep.ipynb #c050
 def _draw_sweep(

@@ -809,6 +809,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                          'modit.experiments.lists.plot': ('experiments/lists.html#plot', 'modit/experiments/lists.py'),
                                          'modit.experiments.lists.plot_found': ( 'experiments/lists.html#plot_found',
                                                                                  'modit/experiments/lists.py'),
+                                         'modit.experiments.lists.plot_icons': ( 'experiments/lists.html#plot_icons',
+                                                                                 'modit/experiments/lists.py'),
                                          'modit.experiments.lists.plot_ranks': ( 'experiments/lists.html#plot_ranks',
                                                                                  'modit/experiments/lists.py'),
                                          'modit.experiments.lists.run': ('experiments/lists.html#run', 'modit/experiments/lists.py'),

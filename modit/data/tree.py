@@ -27,6 +27,15 @@ def read_tree() -> pd.Series: # id of a noun synset -> id of the one above it, '
     return pd.Series(['n' + m[1] if m else '' for m in above], ['n' + line[:8] for line in synsets])
 
 # %% ../../nbs/data/045_tree.ipynb #p008
+def _depth(above): # id -> steps to the top
+    depth = pd.Series(0, above.index)
+    level = above
+    while (level != '').any():
+        depth += level != ''
+        level = level.map(above).fillna('')
+    return depth
+
+# %% ../../nbs/data/045_tree.ipynb #d045b
 LEAST = 36 # positives of a pattern: a sequence of 16 and 20 to be found
 
 def branches(
@@ -35,12 +44,9 @@ def branches(
     least=LEAST, # positives of a pattern
 ) -> pd.Series: # id -> id of the synset that its pattern is named after
     "Disjoint branches of a tree, each as narrow as the positives allow."
-    depth, level = pd.Series(0, above.index), above
-    while (level != '').any():
-        depth += level != ''
-        level = level.map(above).fillna('')
-    up, count = above.to_dict(), positive[above.index].astype(int).to_dict()
-    order = depth.sort_values(kind='stable').index
+    up = above.to_dict()
+    count = positive[above.index].astype(int).to_dict()
+    order = _depth(above).sort_values(kind='stable').index
     for x in order[::-1]:
         if count[x] < least and up[x]: count[up[x]] += count[x]
     head = {}
@@ -53,11 +59,11 @@ def make_tree(
     most=None,     # texts, drawn at random, to try it out
     embedder=None, # callable: texts -> (n, d)
 ) -> Path:         # the folder
-    "The nouns of WordNet with branches of its tree as patterns, made once; raises `OSError` without packages."
+    "Nouns with branches of their tree as patterns, made once; raises `OSError` without packages."
     folder = Path(folder or runs_dir()/'public'/'wordnet-tree')
     if (folder/'embeddings.npy').exists(): return folder
-    items, above = read_wordnet().assign(attribute=lambda x: x['count'] >= 1), read_tree()
-    pattern = items.id.map(branches(above, items.set_index('id').attribute))
+    items = read_wordnet().assign(attribute=lambda x: x['count'] >= 1)
+    pattern = items.id.map(branches(read_tree(), items.set_index('id').attribute))
     word = pattern.map(items.set_index('id').text.str.split('[,:]').str[0])
     items = items.assign(pattern=word + ' ' + pattern)
     if most: items = items.iloc[np.sort(stream(0, 'public', 'tree').permutation(len(items))[:most])]

@@ -28,6 +28,7 @@ def trained_patterns(
     "The patterns that sequences are trained on."
     return np.array([*pattern_pools(corpus, 'train', s.seq_len)])
 
+# %% ../../../nbs/experiments/lib/193_few.ipynb #p5b
 def of_few(
     corpus,     # Corpus
     most,       # patterns to train on; None: all

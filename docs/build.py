@@ -18,7 +18,8 @@ DOCS = ROOT/'docs'
 PROJECT = [name for name in (
     'CONTRIBUTING.md', 'CHANGELOG.md', 'LOG.md', 'docs/deviations.md', 'docs/scaling.md', 'nbs/README.md',
     'nbs/experiments/README.md', 'figures/README.md', 'figures/reported/README.md', 'data_synth/README.md',
-    'data_public/README.md') if (ROOT/name).exists()]
+    'data_public/README.md', *sorted(f'docs/log/{day.name}' for day in (DOCS/'log').glob('*.md')))
+    if (ROOT/name).exists()]
 TEXTS = {'README.md': 'index.md', 'docs/tour.md': 'tour.md', 'modit': 'api/index.md',
          **{name: name for name in PROJECT}}
 # The entrance leads to the galleries of pages, which a code host has not: it has lists of them.
@@ -48,7 +49,8 @@ def stage_site(
     "Lay out everything: pages, sections, API, texts."
     stage, notebooks = Stage(folder), all_notebooks()
     pages = {n.number: n for n in notebooks}
-    sections = {name: [n for n in notebooks if n.room in s.rooms] for name, s in SECTIONS.items()}
+    questions_first = sorted(notebooks, key=lambda n: not n.experiment) # before the pages that they use
+    sections = {name: [n for n in questions_first if n.room in s.rooms] for name, s in SECTIONS.items()}
     sections = {name: found for name, found in sections.items() if found}
     for notebook in notebooks: stage_notebook(stage, notebook, pages)
     for name, found in sections.items(): stage_section(stage, name, found)

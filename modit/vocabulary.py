@@ -31,7 +31,6 @@ class Settings:
     train_positives: int
     attribute_shift: float
     super_patterns: int
-    world: str
     train_rows: tuple[int, ...]
     normal_share: tuple[float, ...]
     # retrieval, density, ordering

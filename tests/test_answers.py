@@ -2,6 +2,7 @@
 import json
 import re
 
+import pandas as pd
 import pytest
 
 from conftest import EXPERIMENTS
@@ -83,3 +84,48 @@ def test_links_of_a_page_lead_somewhere(page):
     links = [link for c in prose for link in re.findall(r'\]\(([^)#\s]+)', ''.join(c['source']))]
     missing = [link for link in links if '://' not in link and not (page.parent/link).exists()]
     assert not missing, f'links that lead nowhere: {missing}'
+
+
+# ---- pages that count what the others say
+def counted():
+    "What the answers of the last pages say, from the ledger and its tables."
+    folder = EXPERIMENTS[0].parents[2]/'figures'/'mini'
+    table = {name: pd.read_csv(folder/f'{name}.csv') for name in (
+        'claims', 'tab-classes', 'tab-groups', 'tab-replicate')}
+    classes = table['tab-classes'].set_index('about')
+    paper, ours = classes.drop('ours').sum(), classes.loc['ours']
+    method, conditions, calibration = (classes.loc[c] for c in ('the method', 'conditions', 'calibration'))
+    both, same, again = 'the same word in both', 'judged in a second world', table['tab-replicate']
+    why = table['claims'].why.dropna()
+    known = (~why.str.startswith('Not explained')).sum()
+    sign = {r.group: f'{r["same sign"]} of {r.cells}' for _, r in table['tab-groups'].iterrows()}
+    size = {r.group: f'{r["size"]:.2f}' for _, r in table['tab-groups'].iterrows()}
+    items, new = 'Preference over SFT, items', 'Preference over SFT, new patterns'
+    ladder = sign['Supervised ladder (pretrained, average, CPT, SFT)']
+    order = sign['Ascending order over random, descending, CPT alone']
+    variant = sign['Which preference variant']
+    oracle = sign["HPPO's query over SFT's oracle of eight"]
+    return {
+        '490_why': [f'{known} of the {len(why)} claims', f'other {len(why) - known} sentences'],
+        '495_replicate': [
+            f'{paper[both] + ours[both]} of {paper[same] + ours[same]} statements have the same word',
+            f"{paper[both]} of the paper's {paper[same]} and {ours[both]} of our own {ours[same]}",
+            f'Of {again.shared.sum()} cells that both worlds have, {again.alike.sum()} have the same'],
+        '498_groups': [
+            f'in {ladder} and in {order} contrasts', f'{sign[items]} on items and in {sign[new]} on new',
+            f'of {size[items]} and {size[new]} of the', f'is best ({variant})', f"SFT's eight ({oracle})"],
+        '500_claims': [
+            f"Confirmed are {paper.confirmed} of the paper's {paper.statements} statements",
+            f'{method.confirmed} of {method.statements} about the method',
+            f'{conditions.confirmed} of {conditions.statements} about conditions',
+            f'{calibration.confirmed} of {calibration.statements} about calibration',
+            f'{paper["not seen at this scale"]} were not seen at this scale',
+            f'{paper.opposite} are opposite',
+            f'Of our own {ours.statements} questions {ours.confirmed} are confirmed']}
+
+
+@pytest.mark.parametrize('name', ['490_why', '495_replicate', '498_groups', '500_claims'])
+def test_pages_that_count_have_the_ledger_s_counts(name):
+    [page] = [page for page in EXPERIMENTS if page.stem == name]
+    [text] = answers(page, 'mini')
+    assert not [fact for fact in counted()[name] if fact not in text]

@@ -93,7 +93,7 @@ SAID = {
     'NaN score': (dict(attribute=with_label(4, 'nan')), 'attribute, row 4: blank'),
     'word': (dict(attribute=with_label(4, 'maybe')), 'attribute, row 4: neither 0 or 1 nor a score'),
     'class names': (dict(attribute=np.where(D1.attribute, 'boot', 'shoe')),
-                    "words, such as 'shoe'; write 1 for"),
+                    "words, such as '(shoe|boot)'; write 1 for"),
     'infinite score': (dict(attribute=with_label(4, 'inf')), 'attribute, row 4: neither'),
     'scores': (dict(attribute=np.linspace(0, .8, N)), 'scores from 0 to 0.8 without a threshold'),
     'blank pattern': (dict(pattern=['', *['a', 'b']*(N//2 - 1), 'c']), 'pattern, row 0: blank'),

@@ -72,7 +72,7 @@ PAIRS = {
     'Which preference': [('adaptive', 'off_policy'), ('pareto', 'off_policy'), ('pareto', 'adaptive'),
                          ('pareto_eps', 'pareto')],
     'Which candidate': [('hybrid', 'static'), ('hybrid', 'policy'), ('static', 'policy')],
-    'More rounds': [('4x28', '2x57'), ('2x57', '1x114')],
+    'More rounds': [('4x', '2x'), ('2x', '1x')],
     'HPPO': [('hppo_single', 'sft_oracle')]}
 SCORES = {'Ascending': 'order', 'Three': 'seeds', 'Which candidate': 'candidate_pool',
           'More rounds': 'rounds', 'HPPO': 'best_of_n'}
@@ -80,7 +80,10 @@ SCORES = {'Ascending': 'order', 'Three': 'seeds', 'Which candidate': 'candidate_
 
 @cache
 def cases(score, folder):
-    return pd.read_csv(ROOT/'figures'/'mini'/folder/'cases'/f'{score}.csv.gz')
+    found = pd.read_csv(ROOT/'figures'/'mini'/folder/'cases'/f'{score}.csv.gz')
+    if score != 'rounds': return found
+    short = found.method.str.replace(r"^(\d+x)\d+$", r"\1", regex=True) # steps follow a setting
+    return found.assign(method=short)
 
 
 @cache
@@ -94,8 +97,7 @@ def printed(score):
     elif score == 'candidate_pool':
         table = read('cand').assign(domain='D1').rename(columns={'pool': 'method'})
     elif score == 'rounds':
-        names = {1: '1x114', 2: '2x57', 4: '4x28'}
-        table = read('rollout').assign(domain='D1', method=lambda x: x.rounds.map(names))
+        table = read('rollout').assign(domain='D1', method=lambda x: x.rounds.map('{}x'.format))
     else: table = read({'order': 'order', 'seeds': 'seed', 'best_of_n': 'appbon'}[score])
     return table.drop_duplicates(['domain', 'split', 'method']).set_index(['domain', 'split', 'method'])
 

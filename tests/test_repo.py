@@ -111,7 +111,7 @@ for module in {}: importlib.import_module(f'modit.{{module}}')
 def test_the_method_needs_no_extra():
     plain = ('pipeline', 'retriever', 'fit')
     method = [module_of(p) for p in LIBRARY if p.stem < '195' or p.stem[4:] in plain]
-    method.remove('method')  # page method shows it all and exports nothing
+    for name in ('method', 'data.calibration'): method.remove(name)  # these pages export nothing
     run_python(WITHOUT.format(EXTRAS, method), ROOT)
 
 
@@ -378,6 +378,15 @@ def test_everything_installed_is_pinned():
 
 
 def test_log_has_one_experiment_an_entry():
-    headings = re.findall(r'^## (.*)$', (ROOT/'LOG.md').read_text(), re.M)
-    assert all(re.match(r'\d{4}-\d{2}-\d{2}: ', h) for h in headings), headings
-    assert any(h.endswith('(negative)') for h in headings)
+    days = sorted((ROOT/'docs'/'log').glob('*.md'))
+    assert days and all(re.fullmatch(r'\d{4}-\d{2}-\d{2}', day.stem) for day in days), days
+    for day in days: assert day.read_text().startswith(f'# Log of {day.stem}\n'), day.name
+    assert '(negative)\n' in ''.join(day.read_text() for day in days)
+
+
+def test_the_index_of_the_log_leads_to_entries():
+    def place(heading): return re.sub(r'[^\w\- ]', '', heading.lower()).strip().replace(' ', '-')
+    links = re.findall(r'\]\((docs/log/[\d-]+\.md)#([^)]+)\)', (ROOT/'LOG.md').read_text())
+    missing = [(day, at) for day, at in links if at not in map(place, re.findall(
+        r'^## (.*)$', (ROOT/day).read_text(), re.M))]
+    assert links and not missing

@@ -168,6 +168,7 @@ def test_any_index_that_searches_will_do(loaded, shoes):
     (['shoe 1'], dict(k=3000), '2999 are left'),
     (['shoe 1'], dict(scale=-1, share=1.), 'scale -1 is out of range'),
     (['shoe 1'], dict(scale=float('nan'), share=1.), 'scale nan'),
+    (['shoe 1'], dict(scale='wide', share=1.), "scale 'wide' is out of range; give a number"),
     (['shoe 1'], dict(share=1.5), 'share 1.5 is out of range'),
     (['shoe 1'], dict(own=float('inf')), 'own inf'), (['shoe 1'], dict(own=-1), 'own -1 is out of range'),
     (['shoe 1'], dict(step=-.1), 'step -0.1 is out of range')])

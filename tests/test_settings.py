@@ -89,8 +89,8 @@ REFUSED = [
     (dict(prefix_len=40), 'tail'), (dict(tail_depths=(11,)), 'tail_depths'),
     (dict(sft_depth=11), 'sft_depth'), (dict(k=10**7), 'corpus'), (dict(heads=5), 'width'),
     (dict(pretrain_jacobi='no'), 'pretrain_jacobi'), (dict(round_start='first'), 'best, last'),
-    (dict(reward_items='none'), 'all, train'), (dict(hppo_checkpoints=(38,)), 'hppo_checkpoints.*38'),
-    (dict(hppo_warmup=38), 'hppo_warmup'),
+    (dict(reward_items='none'), 'all, train'), (dict(hppo_checkpoints=(60,)), 'hppo_checkpoints.*60'),
+    (dict(hppo_warmup=60), 'hppo_warmup'),
 ]
 OUT_OF_RANGE = dict(
     margin=math.nan, k=0, batch=0, ode_steps=0, heads=0, hppo_lr=-1., condition_dropout=2., preference_run=-1,

@@ -145,11 +145,10 @@ def test_the_first_stop_counts_what_is_drawn(drawn):
 def test_the_next_stops_have_the_numbers_of_committed_files(drawn):
     p, points, _ = drawn
     pairs = points[points.figure == 'hppo'].kind.value_counts()
-    order = pd.read_csv(p.folder/'claim-cells.csv').query('id == "C09"').set_index('domain')
-    above, below = order.low*order.side > 0, order.high*order.side < 0
-    assert above[['D1', 'D2', 'D3']].all() and not above['D4'].any() and not below.any()
+    order = pd.read_csv(p.folder/'claim-cells.csv').query('id == "C09"')
+    assert (order.low*order.side > 0).all()
     has(TOUR, f'The first {p.s.prefix_len} of a', f'The last {p.s.seq_len - p.s.prefix_len} are the *tail*',
-        f'in all {above.sum()} cells of the domains D1 to D3', f'in the {(~above).sum()} cells of D4',
+        f'significantly higher Joint in all {len(order)} cells',
         f'Of these {pairs.sum()} pairs the filter removes {pairs["removed"]}')
 
 
@@ -165,7 +164,9 @@ def test_the_last_stop_has_the_numbers_of_the_ledgers():
     assert none == 0 and harm == 1
     own = pd.read_csv(ROOT/'figures'/'mini'/'tab-own-gain.csv')
     own = own.query('method == "average_own" and split == "pattern" and metric == "joint"')
-    assert (own.low > 0).all()
+    assert (own.low > 0).all() # on items, too:
+    assert (pd.read_csv(ROOT/'figures'/'mini'/'tab-own-gain.csv').query(
+        'method == "average_own" and split == "item" and metric == "joint"').low > 0).all()
     has(TOUR, f'helps in {helps} of {domains} synthetic domains and in none of {real} real ones',
         f'all {len(own)} domains, by {100*own.estimate.min():.1f} to {100*own.estimate.max():.1f} points')
 
@@ -178,13 +179,12 @@ def test_page_470_says_what_it_draws(drawn):
     average, sft, hppo = (p.s.k*queries.value).round().astype(int)
     its_joint, its_same = ([f'{100*share:.0f}%' for share in queries[c]] for c in ('value', 'x2'))
     mean = percents(joint.mean())
-    assert sft == hppo
-    has(text, f'retrieve {sft} wanted items of {p.s.k} (Joint {its_joint[1]})',
-        f'the average of the seeds {average} ({its_joint[0]})', f'the nearest of {len(joint)} to the means',
-        f'SFT and HPPO each find {sft} wanted items where the average finds {average}',
-        f'{its_same[1]} and {its_same[2]} of what they retrieve belongs to the pattern, '
+    has(text, f"HPPO's query retrieves {hppo} wanted items of {p.s.k} (Joint {its_joint[2]}), SFT's {sft} "
+        f'({its_joint[1]}), the average of the seeds {average} ({its_joint[0]})',
+        f'The case is the nearest of {len(joint)} to the means',
+        f'{its_same[2]} and {its_same[1]} of what HPPO and SFT retrieve belongs to the pattern, '
         f'{its_same[0]} with the average',
-        f'Over the {len(joint)} cases of that split the means of Joint are {mean[1]} (SFT), {mean[2]} (HPPO) '
+        f'Over the {len(joint)} cases of that split the means of Joint are {mean[2]} (HPPO), {mean[1]} (SFT) '
         f'and {mean[0]} (average)')
 
 
@@ -194,11 +194,13 @@ def test_the_reading_of_page_470_is_what_it_draws(drawn):
     queries = points[points.kind.isin(METHODS)].set_index('kind')
     wanted = points[(points.kind == 'item') & (points.value == 1)]
     assert wanted.x.max() < queries.x[['sft', 'hppo']].min(), 'farther than any positive that is drawn'
-    none, sft, hppo = (p.s.k*(queries.y2 - queries.value)[list(METHODS)]).round().astype(int)
+    average, sft, hppo = (p.s.k*(queries.y2 - queries.value)[list(METHODS)]).round().astype(int)
     pairs = points[points.figure == 'hppo']
     removed = pairs[pairs.kind == 'removed']
-    assert none == 0
-    has(text, f"SFT's list has {sft} positives of other patterns and HPPO's {hppo}",
+    assert average == hppo
+    pure = (removed.x >= .95).sum()
+    listed = f"SFT's list has {sft} positives of other patterns"
+    has(text, f"{listed}, HPPO's {hppo}, the average's {average} as well",
         f'removes {len(removed)} of {len(pairs)}',
-        f'In {(removed.x >= .95).sum()} of these {len(removed)} the loser has a Same of 95% or more',
+        f'In {pure} of the {len(removed)} removed pairs the loser has a Same of 95% or more',
         f'is {100*(removed.x - removed.x2).max():.0f} points of Same')

@@ -73,7 +73,7 @@ def test_whoever_makes_a_stage_the_store_looks_alike(stores):
 
 RESUME = """
 import sys
-from modit.data.crossing import synthetic_sessions
+from modit.data.synth import synthetic_sessions
 from modit.pretrain import pretrain
 from modit.settings import load_settings
 from modit.training import processes, save_checkpoint

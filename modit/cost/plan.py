@@ -23,7 +23,7 @@ from .bench import busy_seconds
 from .work import ON_DEVICE, UNITS, all_work, center_flops, generate_flops, host_bytes
 from .work import index_bytes, item_bytes, label_work, list_flops, row_numbers
 from .work import train_flops, training_bytes
-from ..data.crossing import synthetic_domain, synthetic_sessions
+from ..data.synth import synthetic_domain, synthetic_sessions
 from ..index.engines import empty_lists
 from ..model import new_model
 from ..ordering import Cases
@@ -35,7 +35,7 @@ from ..store import atomic_write, runs_dir, stream
 
 # %% ../../nbs/cost/268_plan.ipynb #s008
 _ALONE = dict(domains=('D1',), heldout_clusters=(3,), valid_clusters=(2,), train_rows=(400,),
-              tail_depths=(1, 2), normal_share=(.1,), repetition=(2,), sft_epochs=(1,), world='crossing')
+              tail_depths=(1, 2), normal_share=(.1,), repetition=(2,), sft_epochs=(1,))
 _SIZES = (dict(dim=16, items=(20_000,), clusters=(50,), width=32, depth=2, heads=2, seq_len=16, prefix_len=12,
                batch=32, pretrain_micro_batch=32, k=20),
           dict(dim=32, items=(60_000,), clusters=(100,), width=64, depth=3, heads=4, seq_len=24,

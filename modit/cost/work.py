@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 
 from ..index.audit import AUDITED
-from ..data.crossing import synthetic_domain
+from ..data.synth import synthetic_domain
 from ..index.engines import list_counts
 from ..model import new_model
 from ..patterns import KMEANS_NUMBERS
@@ -91,7 +91,7 @@ def _domain_bytes(s, name): # stage -> memory of the host
     columns, scored = 50*n, 10*n + index_bytes(n, d, s.index)[0]
     patterns = 8*min(KMEANS_NUMBERS, n*d) + 8*2**16*clusters
     served = dict.fromkeys(('pool', 'steps', 'validation', 'evaluation'), scored)
-    return dict(domain=columns + 56*min(n, 50_000)*d, corpus=max(columns + patterns, scored),
+    return dict(domain=columns + 80*min(n, 50_000)*d, corpus=max(columns + patterns, scored),
                 sft=columns + 8*rows*s.seq_len, **served)
 
 # %% ../../nbs/cost/266_work.ipynb #k029

@@ -2,8 +2,8 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'STATUSES', 'BRANCHES', 'HEADINGS', 'ABOUT', 'run', 'listed', 'of_schedule', 'of_settings', 'span',
-           'beside_average', 'of_tables', 'went_on', 'of_rounds', 'attr_by_scale', 'without_tail', 'of_scores',
-           'filled', 'as_markdown', 'table', 'plot', 'claims', 'linked', 'text_of', 'write_text']
+           'beside_average', 'of_tables', 'of_rounds', 'attr_by_scale', 'of_scores', 'filled', 'as_markdown', 'table',
+           'plot', 'claims', 'linked', 'text_of', 'write_text']
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c004
 import os
@@ -15,14 +15,13 @@ import pandas as pd
 from ..density import ranking_scores
 from ..rounds import PATIENCE, with_warmup
 from ..variants import VARIANTS
-from ..report.looks import look
 from ..report.report import Table, read_reported
 from ..settings import PER_DOMAIN, load_settings, repo_root
 from ..store import atomic_write
 from ..training import learning_rate
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c007
-READS = ('data', 'main', 'validation', 'branch', 'trained_more', 'density')
+READS = ('data', 'main', 'validation', 'fan_moves', 'density')
 SCORES = ()
 STATUSES = ('mistake, to be mended', 'on purpose', 'scale', 'open in the paper')
 
@@ -86,56 +85,31 @@ def of_tables(
                 top10=listed(100*top.loc[list(domains)]),
                 pretrained=beside_average(main[main.domain.isin(domains)]))
 
-# %% ../../nbs/experiments/305_deviations.ipynb #c024
-def went_on(
-    rounds, # domain, method, valid_joint: a row a round
-) -> str:
-    "The runs of which a round started from a checkpoint that was not the best one so far."
-    runs = {key: rows.valid_joint.values for key, rows in rounds.groupby(['domain', 'method'], sort=False)}
-    worse = {key for key, v in runs.items() for i in range(1, len(v) - 1) if v[:i + 1].argmax() < i}
-    said = [f'{domain} {look(method).label}' for domain, method in runs if (domain, method) in worse]
-    return f'{len(said)} of {len(runs)} runs' + f' ({", ".join(said)})'*bool(said)
-
 # %% ../../nbs/experiments/305_deviations.ipynb #c027
 def of_rounds(
     validation, # rows a round or checkpoint
     s,          # Settings: hppo_steps, hppo_batch
 ) -> dict:      # field -> what stands for it
-    "What the rounds of the variants that may be reported read of their cases, and start from."
+    "What the rounds of the variants that may be reported read of their cases."
     iterated = [name for name, v in VARIANTS.items() if v.reported and v.rounds != 1]
     rounds = validation[validation.method.isin(iterated)]
     kept = rounds.kept[rounds.kept >= s.hppo_batch]
     left = 100*(1 - s.hppo_batch/kept)**s.hppo_steps
     return dict(kept=span(kept), passes=span(s.hppo_steps*s.hppo_batch/kept, 1), unseen=f'{span(left)}%',
-                epoch_steps=span(kept/s.hppo_batch), carried=went_on(rounds))
+                epoch_steps=span(kept/s.hppo_batch))
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c030
 def attr_by_scale(
-    served,   # rows of page branch
-    kind:str, # every or frozen: whose unconditional velocity guides
-    p,        # Page: splits, guidance_scales
+    served,    # rows of page fan
+    guide:str, # stage whose unconditional velocity guides
+    p,         # Page: splits, guidance_scales
 ) -> str:
     "Attr of SFT at the lowest and at the highest scale of the fan, mean over the splits."
     low, high = min(p.s.guidance_scales), max(p.s.guidance_scales)
-    rows = served[(served.branch == kind) & served.split.isin(p.splits)]
+    rows = served[(served.guide == guide) & served.split.isin(p.splits)]
     means = 100*rows.groupby(['domain', 'scale']).attr.mean().unstack('scale')
     if not {low, high} <= {*means.columns}: return 'not run here'
     return ', '.join(f'{d} {r[low]:.1f} to {r[high]:.1f}' for d, r in means.iterrows())
-
-# %% ../../nbs/experiments/305_deviations.ipynb #c033
-def without_tail(
-    scores, # of all pages that are read
-    p,      # Page: splits
-) -> str:
-    "Joint of D3's off-policy run without the tail term, minus that of the run with it, in points."
-    runs = scores['validation'].query('domain == "D3" and method == "off_policy"').reset_index(drop=True)
-    if not runs.chosen.any(): return 'was not run here'
-    main, bare = scores['main'], scores['trained_more']
-    bare = bare[bare.method == f'no tail {runs.chosen.values.argmax() + 1}'].groupby('split').joint.mean()
-    main = main[(main.domain == 'D3') & (main.method == 'off_policy')].groupby('split').joint.mean()
-    words = dict(item='items', pattern='new patterns')
-    said = [f'{100*(bare - main)[split]:+.1f} on {words[split]}' for split in p.splits]
-    return f'differs by {" and ".join(said)}, in points of Joint'
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c036
 def of_scores(
@@ -149,8 +123,8 @@ def of_scores(
     return of_rounds(scores['validation'], p.s) | dict(
         trained=listed(scores['data'].trained_patterns), top10=listed(np.round(100*np.array(top), 1)),
         pretrained=beside_average(scores['main']), patience=PATIENCE,
-        attr_every=attr_by_scale(scores['branch'], 'every', p),
-        attr_frozen=attr_by_scale(scores['branch'], 'frozen', p), no_tail=without_tail(scores, p))
+        attr_own=attr_by_scale(scores['fan_moves'], 'sft', p),
+        attr_pretrained=attr_by_scale(scores['fan_moves'], 'pretrained', p))
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c038
 def filled(
@@ -199,8 +173,8 @@ HEADINGS = dict(zip(STATUSES, (
 # %% ../../nbs/experiments/305_deviations.ipynb #c050
 ABOUT = """# What differs from the paper
 
-{total} things differ. {n[0]} of them are mistakes, to be mended; {n[1]} were changed on purpose; {n[2]} are \
-forced by size; on {n[3]} the paper gives no detail, so a choice had to be made.
+{total} things differ. Mistakes, to be mended: {n[0]}; changed on purpose: {n[1]}; forced by size: {n[2]}; \
+open in the paper, so that a choice had to be made: {n[3]}.
 
 Each row has what the paper says, what is done here at profile `{profile}`, why, and the pages that \
 measured, explain or hold it. A list with slashes has one value a domain. {page} writes this text; its \
@@ -211,7 +185,7 @@ them, are explained in [vocabulary](../nbs/000_vocabulary.ipynb).
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c051
 def linked(
-    names:str, # of pages, such as 184_rounds 395_branch
+    names:str, # of pages, such as 184_rounds 345_fan
 ) -> str:      # raises `StopIteration` for a page that there is not
     "Pages as links from a text in docs."
     root = repo_root()

@@ -126,7 +126,7 @@ def curves(
     return pd.concat([rows, best, *(start.assign(kind=kind) for kind in STEPPED)], ignore_index=True)
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c027
-COLUMNS = ('average', *STEPPED, *STOPPED, *THROUGH, 'hppo')
+COLUMNS = ('average', *STEPPED, *STOPPED, *THROUGH, 'hppo', 'told')
 
 def table(
     scores, # of `run`, with the validation of the main experiment

@@ -2,12 +2,11 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'REWARDS', 'COLUMNS', 'KNOB', 'mean_cosine', 'duplicated', 'cosines_of', 'collapse',
-           'long_off_policy', 'long_run', 'departures', 'kept_round', 'departed', 'tolerances', 'filtered', 'knob',
-           'run', 'paid', 'columns', 'table', 'pairs_of', 'draw_departures', 'draw_knob', 'plot', 'collapsed',
-           'knob_moves', 'most_ragged', 'stays_at_sft', 'claims', 'reasons']
+           'long_run', 'departures', 'kept_round', 'departed', 'tolerances', 'filtered', 'knob', 'run', 'paid',
+           'columns', 'table', 'pairs_of', 'draw_departures', 'draw_knob', 'plot', 'collapsed', 'knob_moves',
+           'most_ragged', 'stays_at_sft', 'claims', 'reasons']
 
 # %% ../../nbs/experiments/430_negative.ipynb #c004
-from dataclasses import replace
 from itertools import pairwise
 
 import matplotlib.pyplot as plt
@@ -16,7 +15,7 @@ import pandas as pd
 
 from ..candidates import fan_candidates
 from ..evaluation import sample_cases
-from .lib.evidence import both, chance
+from .lib.evidence import ENOUGH, both, chance, missing, mostly
 from ..run.pipeline import get_corpus, get_history, get_model
 from ..report.looks import BLUE, LIGHT, ORANGE, Look, legend_of, look, whisker
 from ..report.report import Table, by_method
@@ -75,23 +74,15 @@ def collapse(
     return pd.concat([cosines_of(p.s, name, stage) for name in asked for stage in ('sft', 'pareto')],
                      ignore_index=True)
 
-# %% ../../nbs/experiments/430_negative.ipynb #c056
-def long_off_policy(
-    s:Settings, # off_policy_steps
-) -> Settings:  # whose off-policy run is longer
-    "The off-policy run to 16 times its first saved step, with dense checkpoints (fig:drift)."
-    first = s.off_policy_steps[0]
-    return replace(s, off_policy_steps=tuple(first*n for n in (1, 2, 3, 4, 6, 8, 12, 16)))
-
 # %% ../../nbs/experiments/430_negative.ipynb #c015
 def long_run(
     p:Page, # steps
     domain:str,  # domain
 ):               # a MODiT
     "The off-policy run's policy after many steps; raises `ValueError` for less than one."
-    if p.steps is None: return get_model(long_off_policy(p.s), 'off_policy', domain, -1)
-    require(p.steps >= 1, f'steps: {p.steps} is out of range; give 1 or more')
-    return get_model(override(p.s, off_policy_steps=(p.steps,)), 'off_policy', domain, -1)
+    steps = 5*p.s.off_policy_steps[-1] if p.steps is None else p.steps
+    require(steps >= 1, f'steps: {steps} is out of range; give 1 or more')
+    return get_model(override(p.s, off_policy_steps=(steps,)), 'off_policy', domain, -1)
 
 # %% ../../nbs/experiments/430_negative.ipynb #c017
 def departures(
@@ -315,9 +306,13 @@ def reasons(
     scores, # of `run`
     p:Page, # the run
 ) -> dict:  # claim -> fields
-    "C29: a long run; C30: the tolerance as a knob."
+    "C26: the fan; C29: a long run; C30: the tolerance as a knob."
     swept = scores['negative_epsilon']
     first, *others = [f'eps {x:g}' for x in sorted(swept.epsilon.unique())]
     steps = pd.concat([contrast(swept, x, first, p.s, column) for x in others for column in ('attr', 'same')])
-    return dict(C29=dict(gain=both(scores['negative'], 'long', 'sft')),
-                C30=dict(large=chance(steps, .02), small=chance(steps, .005)))
+    large, small = (chance(steps, x) for x in (.02, .005))
+    near = scores['negative_collapse'].query('model == "sft"').groupby(['samples', 'domain']).cosine.mean()
+    lost = missing(collapsed(scores['negative_collapse'], p.s)).domain
+    return dict(C26=dict(explained=False, lost=lost, fan=near['fan'][lost], one=near['one scale'][lost]),
+                C29=dict(explained=False, gain=both(scores['negative'], 'long', 'sft')),
+                C30=dict(explained=mostly(small < ENOUGH), large=large, small=small))

@@ -10,7 +10,7 @@ from itertools import combinations
 
 import pandas as pd
 
-from .lib.evidence import chance, gaps, mostly, paper_gap
+from .lib.evidence import chance, differs, gaps, missing, mostly, paper_gap, unseen
 from .lib.panels import SPLIT_LOOKS, legend_of_splits, panels
 from ..run.page import Page
 from ..run.pipeline import get_corpus, get_history, get_model
@@ -217,16 +217,16 @@ def schedule_reasons(
     cases,  # of the schedules, and the single round of the main table
     p:Page, # the run
 ) -> dict:  # claim -> fields
-    "C12 and C17: what would have been seen, and what iteration adds."
+    "C12 and C17: what would have been seen in the cells that miss, and what iteration adds."
     one, two, four = schedules(p.s)
-    iterated = contrast(cases, four, 'off_policy', p.s)
+    iterated, rises = (missing(contrast(cases, *x, p.s)) for x in ((four, 'off_policy'), (two, one)))
     theirs = paper_gap(iterated, 'adaptive', 'off_policy')
     table = read_reported('tab-rollout').pivot(index='split', columns='rounds', values='joint')
     climbs = table.diff(axis=1).stack().dropna()
-    steps = chance(contrast(cases, two, one, p.s), climbs.mean())
+    seen, steps = chance(iterated, theirs), chance(rises, climbs.mean())
     held = gaps(cases, four, one)
-    return dict(C12=dict(paper=theirs, seen=chance(iterated, theirs), held=held),
-                C17=dict(paper=climbs, seen=steps, held=held))
+    return dict(C12=dict(explained=unseen(iterated, seen), paper=theirs, seen=seen, held=held),
+                C17=dict(explained=unseen(rises, steps), paper=climbs, seen=steps, held=held))
 
 # %% ../../nbs/experiments/360_rounds.ipynb #y017
 def reasons(
@@ -242,9 +242,9 @@ def reasons(
     held = all(mostly(x.verdict == 'for') for x in (purer, lower))
     traded = dict(explained=held, same=purer.estimate, attr=lower.estimate)
     paper = pd.concat([read_reported(f'tab-app{x}') for x in ('dc', 'dp', 'du')]).drop(columns='joint')
-    fell = contrast(main, 'off_policy', 'sft', p.s, 'same')
+    lost = missing(contrast(main, 'pareto', 'off_policy', p.s, 'same'))
+    fell = differs(main, lost, 'off_policy', 'sft', p.s, column='same')
     theirs = paper_gap(fell, 'off_policy', 'sft', paper.rename(columns=dict(same='joint')))
-    single = main[main.method == 'off_policy']
-    return schedule_reasons(pd.concat([rounds, single]), p) | dict(
-        B08=traded, C14=dict(fell=fell.estimate, paper=theirs),
+    return schedule_reasons(pd.concat([rounds, main.query('method == "off_policy"')]), p) | dict(
+        B08=traded, C14=dict(explained=(fell.estimate > theirs).all(), fell=fell.estimate, paper=theirs),
         C13=dict(traded, end=gaps(cases, *last, 'same'), paid=gaps(cases, *last)))

@@ -44,8 +44,8 @@ def _tally(rows, other='lower'):
     "In how many cells a contrast is significant on the stated side, and on the other."
     won, lost = ((rows.verdict == side).sum() for side in ('for', 'against'))
     if rows.empty: return 'no cell: it was not run'
-    part = f'all {len(rows)}' if won == len(rows) else f'{won or "none"} of {len(rows)}'
-    return f'{part} cells (significantly {other} in {lost or "none"})'
+    if won == len(rows): return f'all {won} cells'
+    return f'{won or "none"} of {len(rows)} cells (significantly {other} in {lost or "none"})'
 
 # %% ../../nbs/report/216_article.ipynb #a012
 def _spread(values):

@@ -19,7 +19,7 @@ import pandas as pd
 
 from ..candidates import Pool, labelled_pool
 from ..cpt import continue_pretraining
-from ..data.crossing import synthetic_domain, synthetic_sessions
+from ..data.synth import synthetic_domain, synthetic_sessions
 from ..data.folder import find_folder, raw_sessions
 from ..data.scorer import own_domain, scorer_of
 from ..data.sessions import mixed_sessions

@@ -11,7 +11,7 @@ __all__ = ['WORLD', 'MODEL', 'FIT', 'SEQUENCES', 'SAMPLER', 'FAN', 'POOL', 'ROUN
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from ..data.crossing import world_constants
+from ..data.synth import world_constants
 from ..data.scorer import own_facts
 from ..retrieval import ENGINES
 from .source import code_of, imports_of, modules_named, stream_code
@@ -30,7 +30,7 @@ class Stage:
     maker: str = ''      # module:function that makes it, where that is no page of the library
 
 # %% ../../nbs/run/217_stages.ipynb #c031
-WORLD = ('seed', 'dim', 'world', 'super_patterns')
+WORLD = ('seed', 'dim', 'super_patterns')
 MODEL = ('seed', 'dim', 'seq_len', 'backbone', 'width', 'depth', 'heads')
 FIT = ('warmup_ratio', 'min_lr_ratio', 'weight_decay', 'grad_clip', 'precision')
 SEQUENCES = ('seq_len', 'prefix_len', 'order', 'normal_share')
@@ -43,7 +43,7 @@ VALIDATE = ('valid_cases', 'auc_cases', 'density_cases', 'full_cases', 'prefix_l
             *SAMPLER, 'k')
 CORPUS = ('seed', 'clusters', 'heldout_clusters', 'valid_clusters', 'heldout_items', 'valid_patterns', 'k',
           'heldout_positives', 'train_positives', 'index', 'label_block', 'anchors', 'ridge_alpha')
-PRETRAIN = (*MODEL, *FIT, 'world', 'super_patterns', 'batch', 'condition_dropout', 'session_hop',
+PRETRAIN = (*MODEL, *FIT, 'super_patterns', 'batch', 'condition_dropout', 'session_hop',
             'pretrain_steps', 'pretrain_lr', 'pretrain_micro_batch', 'pretrain_jacobi', 'pretrain_targets')
 CPT = (*MODEL, *FIT, *SEQUENCES, 'batch', 'condition_dropout', 'guidance_branch', 'jacobi', 'train_rows',
        'repetition', 'cpt_epochs', 'cpt_lr', 'cpt_micro_batch')
@@ -66,9 +66,9 @@ def _preference_code(v): return ('rounds', *modules_named(v.extra, v.reward)) # 
 # %% ../../nbs/run/217_stages.ipynb #b7274ff6
 PREFERRED = ('pool', 'sft', 'corpus') # parents of every preference run
 STAGES = dict(
-    domain=Stage((), (*WORLD, 'items', 'clusters', 'attribute_shift'), ('crossing',)),
+    domain=Stage((), (*WORLD, 'items', 'clusters', 'attribute_shift'), ('synth',)),
     corpus=Stage(('domain',), CORPUS, ('ordering',)),
-    pretrained=Stage((), PRETRAIN, ('crossing', 'pretrain'), shared=True),
+    pretrained=Stage((), PRETRAIN, ('synth', 'pretrain'), shared=True),
     cpt=Stage(('pretrained', 'corpora'), CPT, ('cpt',), shared=True),
     sft=Stage(('cpt', 'corpus'), SFT, ('sft',)),
     cpt_single=Stage(('pretrained', 'corpus'), CPT, ('cpt',)),
@@ -77,13 +77,15 @@ STAGES = dict(
     told=Stage(PREFERRED, (*MODEL, 'preference_run', *ROUND, 'prefix_len', 'hppo_steps'), ('conditioned',),
                maker='modit.experiments.frontier:make_conditioned'),
     fewer=Stage(PREFERRED, _preference_reads(VARIANTS['off_policy']), ('fewer',),
-                maker='modit.experiments.labelled:make_fewer'))
+                maker='modit.experiments.labelled:make_fewer'),
+    steps=Stage(PREFERRED, (*_preference_reads(VARIANTS['off_policy']), 'guidance_scales', 'reward_items'),
+                ('steps',), maker='modit.experiments.fan:make_steps'))
 STAGES |= {name: Stage(PREFERRED, _preference_reads(v), _preference_code(v)) for name, v in VARIANTS.items()}
 FEW = (2, 4, 8, 15, 30, 60, 120, 'all') # patterns that later stages are trained on
 _LATER = (*CPT, *SFT, *POOL, *_preference_reads(VARIANTS['off_policy'])) # settings of all later stages
 STAGES |= {f'few_{n}': Stage(('pretrained', 'corpus'), _LATER, ('few',),
                              maker='modit.experiments.patterns:make_few') for n in FEW}
-GENERATED = ('world', 'super_patterns') # what only the synthetic world has
+GENERATED = ('super_patterns',) # what only the synthetic world has
 FOLDER_STAGES = {name: stage for name, stage in STAGES.items() if name != 'domain'} | dict(
     corpus=Stage((), (*CORPUS, 'dim', 'items'), ('scorer', 'ordering')),
     pretrained=Stage(('corpora',), tuple(k for k in PRETRAIN if k not in GENERATED),
@@ -125,7 +127,7 @@ def _constants(s, stage, domain):
     "What a stage holds by value, in a list of one or none."
     if stage == 'corpus':
         return [_function(ENGINES.get(s.index)), *(own_facts(s, domain) if s.folders else ())]
-    if stage in ('domain', 'pretrained') and not s.folders: return [world_constants(s, domain)]
+    if stage in ('domain', 'pretrained') and not s.folders: return [world_constants(domain)]
     if stage not in VARIANTS: return []
     return [_values_of(VARIANTS[stage])]
 

@@ -28,7 +28,8 @@ from .bundle import corpus_facts, find_items, read_bundle, save_bundle, settings
 from .catalogue import Catalogue, items_key, items_table, make_catalogue, read_items
 from .forecast import list_forecast
 from .proposal import settings_of
-from .shape import query_parts, score_parts, shaped_list, split_options, with_feedback
+from .shape import number_in, query_parts, score_parts, shaped_list, split_options
+from .shape import with_feedback
 from .rivals import only_moves, served_facts, trained_patterns
 from ..settings import Settings, require
 from ..sphere import normalize
@@ -110,8 +111,7 @@ def queries(
     "The query of each list of seeds (sec. Inference); raises `ValueError` for unsound seeds or scale."
     s = self.settings
     require(self.model, f'{self.name} has no policy; leave share and scale away')
-    scale = s.guidance_scale if scale is None else scale
-    require(np.isfinite(scale) and scale >= 0, f'scale {scale!r} is out of range; give a number 0 or more')
+    scale = number_in('scale', s.guidance_scale if scale is None else scale, high=1e9)
     read = [x[self._reading_order(x)] for x, _ in map(self.seed_vectors, lists)]
     noise = case_noise(1, (1, s.dim), s, self.name).expand(len(lists), -1, -1)
     padded = torch.nn.utils.rnn.pad_sequence([torch.from_numpy(x) for x in read], batch_first=True)

@@ -25,6 +25,7 @@ os.environ.setdefault('MPLBACKEND', 'agg')
 torch.set_num_threads(1)
 
 EXPERIMENTS = sorted((ROOT/'nbs'/'experiments').glob('*.ipynb'))
+OF_REAL_DATA = {'478_patterns': 'icons'} # the profile of pages that ask nothing of synthetic domains
 PAGES = [p for p in (ROOT/'nbs').rglob('*.ipynb') if '.ipynb_checkpoints' not in p.parts]
 LIBRARY = sorted({*PAGES} - {*EXPERIMENTS}, key=lambda p: p.stem)
 

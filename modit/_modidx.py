@@ -1499,7 +1499,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                    'modit.run.command._seeds': ('run/command.html#_seeds', 'modit/run/command.py'),
                                    'modit.run.command._serve': ('run/command.html#_serve', 'modit/run/command.py'),
                                    'modit.run.command._stage': ('run/command.html#_stage', 'modit/run/command.py'),
-                                   'modit.run.command._stages': ('run/command.html#_stages', 'modit/run/command.py'),
                                    'modit.run.command._sweep': ('run/command.html#_sweep', 'modit/run/command.py'),
                                    'modit.run.command._tell': ('run/command.html#_tell', 'modit/run/command.py'),
                                    'modit.run.command._wishes': ('run/command.html#_wishes', 'modit/run/command.py'),

@@ -85,7 +85,6 @@ def _stage_job(
     "The process that makes a stage."
     other, output = changes(s), job_file(s, stage, domain)
     words = ['modit', 'stage', stage, *filter(None, [domain]), '--profile', s.profile]
-    if stage == 'hppo': words += ['--variant', 'all']
     if other: words += ['--overrides', json.dumps(other, sort_keys=True)]
     name = '_'.join(filter(None, [stage, domain, fingerprint(output) if other else '']))
     inputs = [job_file(s, *parent) for parent in _made_from(stage, domain, s)]

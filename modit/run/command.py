@@ -89,7 +89,7 @@ def _run(
     given = _json('--parameters', parameters)
     own = ', '.join(x for x in ('name', 'profile', 'fresh') if x in given)
     require(not own, f'--parameters: {own} goes outside; use the name, --profile, --fresh')
-    from modit.run.graph import lacking
+    from modit.run.redraw import lacking
     first = ', '.join(lacking(profile, name)) if fresh and not given else ''
     if first: print(f'{name} reads scores that are not there; run first: {first}', flush=True)
     print(run_notebook(name, profile, fresh, **given))

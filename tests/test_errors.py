@@ -286,7 +286,7 @@ def test_a_mistake_ends_the_process_with_2():
     'run 300_data --parameters {"profile":"mini"}', 'run 300_data --parameters {"fresh":true}',
     'run main --profile smoke --parameters {"domains":["D1",2]}', 'stage nothing',
     'stage sft --profile smoke', 'stage cpt D1 --profile smoke', 'stage sft D9 --profile smoke',
-    'stage hppo D1 --variant parto',
+    'stage parto D1',
     'stage sft D1 --overrides {"beta":-1}', 'stage sft D1 --overrides {"betta":1}', 'sweep main',
     'sweep main seed', 'sweep main seed=0 seed=1', 'sweep main sead=1', 'check', 'fitt shoes',
     'expand m --seeds s --k two', 'check shoes --threshold low', 'evaluate m --k 3'])

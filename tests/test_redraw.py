@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from conftest import NO_KERNEL, WRITING, copy_repository, results, run_python
-from modit.run.graph import has_scores
 from modit.run.notebooks import experiments, short_name
+from modit.run.redraw import has_scores
 
 pytestmark = pytest.mark.slow
 

@@ -19,10 +19,10 @@ import pytest
 
 from conftest import LABELS, MAIN, NO_KERNEL, ROOT, begun, copied, copy_repository, digest, environment
 from conftest import in_forks, results, run_python, said_in_forks
-from modit.run.graph import is_ledger
 from modit.run.notebooks import experiments, page_constant
 from modit.run.parameters import slug
 from modit.run.page import open_page
+from modit.run.redraw import is_ledger
 
 pytestmark = pytest.mark.slow
 LIMIT = 900  # seconds for one uninterrupted run

@@ -9,11 +9,11 @@ __all__ = ['SECOND', 'ANEW', 'second_jobs', 'redraw_second', 'redraw_both', 'rep
 from functools import partial
 from pathlib import Path
 
-from .graph import has_scores, is_ledger, main_stages, page_job
-from .graph import redraw, redraw_pages, snakemake, stage_jobs
+from .graph import main_stages, page_job, snakemake, stage_jobs
 from .notebooks import experiment_path, experiments
 from .parameters import results_folder
 from .page import redraw_page
+from .redraw import has_scores, is_ledger, redraw, redraw_pages
 from ..report.report import read_reported
 from ..settings import load_settings, repo_root, require
 from ..report.ledger import not_run, update_claims

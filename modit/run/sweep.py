@@ -15,11 +15,11 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from .graph import Job, has_scores, job_file
-from .graph import pages_before, snakemake, stage_jobs, takes_models
+from .graph import Job, job_file, snakemake, stage_jobs, takes_models
 from .notebooks import check_parameters, executed_path, experiment_path
 from .notebooks import notebook_parameters, page_constant, run_marker, short_name, unknown_parameter
 from .page import Page, open_page
+from .redraw import has_scores, pages_before
 from ..report.looks import legend_of, look, save_figure
 from ..report.report import write_table
 from ..settings import Settings, load_settings, parse_value, repo_root, require

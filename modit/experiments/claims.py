@@ -87,7 +87,8 @@ def real_ledger() -> dict: # claims, a row a claim and profile, and claim-cells;
     folders = [figures_dir(load_settings(profile)) for profile in REAL]
     folders = [x for x in folders if (x/'claims.csv').exists()]
     if not folders: return {}
-    return {name: pd.concat([pd.read_csv(x/f'{name}.csv') for x in folders], ignore_index=True) for name in READS}
+    def read(name): return pd.concat([pd.read_csv(x/f'{name}.csv') for x in folders], ignore_index=True)
+    return {name: read(name) for name in READS}
 
 
 # %% ../../nbs/experiments/500_claims.ipynb #h007b
@@ -220,17 +221,17 @@ HEAD = (
     'WordNet, one of tweets, and icons in two kinds of vectors.')
 ABOUT = (
     "Statements by what they speak of: the paper's in three classes, and our own. Confirmed: significant in "
-    'as many cells as the statement asks for; opposite: not so, and more cells significantly against it than '
-    'for it; not seen at this scale: the rest. A second world is drawn from another seed, nothing chosen '
-    'again.')
+    'as many cells as the statement asks for; opposite: not confirmed, and more cells significantly against than '
+    'for it; not seen at this scale: the rest. A second world is drawn from another seed, with no '
+    'constant chosen again.')
 ABOUT_REAL = (
-    'The same for real data: WordNet, tweets and icons. Confirmed: by every profile that judged the statement.')
+    'The same for real data: WordNet, tweets and icons. Confirmed: by both profiles, public and icons.')
 
 def table(
     scores, # with the ledger
     p,      # Page
 ) -> dict:  # label -> Table
-    "Every claim with its word, counts by class, six claims in cells (tab:claims, tab:headline, tab:real, ours)."
+    "Every claim with its word, counts by class, six claims in cells (tab:claims, tab:headline, ours)."
     found = {'tab-claims': every_claim(scores)}
     if p.s.folders: return found
     counts = by_class(scores['claims'], second_ledger(p).get('claims', ()))

@@ -221,11 +221,11 @@ HEAD = (
     'WordNet, one of tweets, and icons in two kinds of vectors.')
 ABOUT = (
     "Statements by what they speak of: the paper's in three classes, and our own. Confirmed: significant in "
-    'as many cells as the statement asks for; opposite: not confirmed, and more cells significantly against than '
-    'for it; not seen at this scale: the rest. A second world is drawn from another seed, with no '
+    'as many cells as the statement asks for; opposite: not confirmed, and more cells significantly '
+    'against it than for it; not seen at this scale: the rest. A second world is drawn from another seed, with no '
     'constant chosen again.')
 ABOUT_REAL = (
-    'The same for real data: WordNet, tweets and icons. Confirmed: by both profiles, public and icons.')
+    'The same for real data: WordNet, tweets, icons. Confirmed: by each profile that judged the statement.')
 
 def table(
     scores, # with the ledger

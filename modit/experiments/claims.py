@@ -222,8 +222,8 @@ HEAD = (
 ABOUT = (
     "Statements by what they speak of: the paper's in three classes, and our own. Confirmed: significant in "
     'as many cells as the statement asks for; opposite: not confirmed, and more cells significantly '
-    'against it than for it; not seen at this scale: the rest. A second world is drawn from another seed, with no '
-    'constant chosen again.')
+    'against it than for it; not seen at this scale: the rest. A second world is drawn from another seed, '
+    'with no constant chosen again.')
 ABOUT_REAL = (
     'The same for real data: WordNet, tweets, icons. Confirmed: by each profile that judged the statement.')
 

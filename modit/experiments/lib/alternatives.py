@@ -19,8 +19,8 @@ from ...metrics import score_queries
 from ...ordering import centroid
 from ...patterns import ROLES
 from ...retrieval import search
+from ...run.page import Page
 from ...serving.rivals import classifier_scores, reranked
-from ...settings import Settings
 from ...sphere import normalize
 
 # %% ../../../nbs/experiments/lib/272_alternatives.ipynb #v005
@@ -103,7 +103,7 @@ def _reranked(corpus, s):
     scores = classifier_scores(corpus, s)
     return lambda cases, depth: reranked(corpus, cases, scores, depth)[:, :s.k]
 
-# %% ../../../nbs/experiments/lib/272_alternatives.ipynb #v021
+# %% ../../../nbs/experiments/lib/272_alternatives.ipynb #v022
 # a move of the average that a teacher's scores of its r nearest items decide
 def _taught(move, corpus, r, teacher):
     nearest = neighbours(corpus, r)
@@ -116,7 +116,7 @@ def _feedback(corpus, s): return _taught(feedback_query, corpus, 10, corpus.dens
 def _refined(corpus, s): return _taught(refined, corpus, 20, corpus.density)
 def _labelled(corpus, s): return _taught(feedback_query, corpus, 10, corpus.labels)
 
-# %% ../../../nbs/experiments/lib/272_alternatives.ipynb #v022
+# %% ../../../nbs/experiments/lib/272_alternatives.ipynb #v023
 ALTERNATIVES = dict(
     densest=Baseline('Densest seeds', (.1, .2, .3, .5, .7, 1.), _densest),
     weighted=Baseline('Seeds weighted by density', (.003, .01, .03, .1, .3), _weighted),
@@ -127,7 +127,7 @@ ALTERNATIVES = dict(
     feedback_labels=Baseline('Feedback, ten labels', (.003, .01, .03, .1, .3), _labelled, oracle=True))
 LISTS = ('reranked',) # answer with items (n, k) instead of queries
 
-# %% ../../../nbs/experiments/lib/272_alternatives.ipynb #v025
+# %% ../../../nbs/experiments/lib/272_alternatives.ipynb #v028
 def case_rows(
     found, # attr, same, joint, cond of each case
     cases, # Cases
@@ -136,9 +136,9 @@ def case_rows(
     "Scores of lists as rows of a score file."
     return found.reset_index(drop=True).assign(case=range(len(cases)), pattern=cases.pattern, **names)
 
-# %% ../../../nbs/experiments/lib/272_alternatives.ipynb #v027
+# %% ../../../nbs/experiments/lib/272_alternatives.ipynb #v031
 def score_lists(
-    p,      # Page: s, splits, cases
+    p:Page, # s, splits, cases
     corpus, # Corpus
     method:str, # name in the scores
     lists,  # (Cases, value) -> items (n, k)

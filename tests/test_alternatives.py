@@ -67,7 +67,8 @@ def test_feedback_ranks_all_items_as_the_formula_of_pairs(world, method, teacher
         query = mean.astype(float)
         for a in ten:
             for b in ten:
-                if scores[a] > scores[b]: query += .3*(scores[a] - scores[b])*(corpus.items[a] - corpus.items[b])
+                surer = max(scores[a] - scores[b], 0)
+                query += .3*surer*(corpus.items[a] - corpus.items[b])
         assert found[i] == pytest.approx(unit(query), abs=1e-4)
 
 
@@ -106,7 +107,8 @@ def test_the_constant_of_a_list_is_chosen_on_validation_alone(world):
         asked.append((value, cases))
         right = [np.flatnonzero(corpus.attribute & (corpus.pattern == c))[:s.k] for c in cases.pattern]
         return np.stack(right) if value == 2 else np.zeros((len(cases), s.k), int)
-    rows = score_lists(SimpleNamespace(s=s, splits=('item', 'pattern'), cases=5), corpus, 'best', lists, (1, 2))
+    p = SimpleNamespace(s=s, splits=('item', 'pattern'), cases=5)
+    rows = score_lists(p, corpus, 'best', lists, (1, 2))
     assert (rows.value == 2).all() and (rows.valid_joint == 1).all() and (rows.joint == 1).all()
     assert rows.groupby('split').size().tolist() == [5, 5]
     roles = [set(corpus.role[cases.sequence].ravel()) for _, cases in asked]

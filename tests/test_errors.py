@@ -27,7 +27,8 @@ from modit.model import new_model
 from modit.run.notebooks import check_parameters, execute, notebook_parameters, page_constant
 from modit.ordering import Corpus, draw_groups, pattern_pools
 from modit.patterns import holdout_split
-from modit.run.page import COMMITTED, open_page, redraw_page
+from modit.run.page import COMMITTED, open_page
+from modit.run.redraw import redraw_page
 from modit.retrieval import VectorIndex
 from modit.settings import load_settings
 from modit.store import atomic_write, load_arrays, save_arrays, stream

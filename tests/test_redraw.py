@@ -47,7 +47,7 @@ def test_a_page_without_scores_is_named_and_passed_over(tmp_path):
 UNTRAINED = """from dataclasses import replace
 from modit.variants import VARIANTS
 VARIANTS['eager'] = replace(VARIANTS['pareto'], label='Eager', page={page!r})
-from modit.run.page import redraw_page
+from modit.run.redraw import redraw_page
 for name in {pages!r}: redraw_page(name, profile='mini')"""
 
 
@@ -71,7 +71,7 @@ def claims(
     rows = differences(joined(scores), p)
     return [judge('B99', rows.assign(verdict='against'))]
 """
-REDRAWN = """from modit.run.page import redraw_page
+REDRAWN = """from modit.run.redraw import redraw_page
 for name in ('twice', 'why'): redraw_page(name, profile='mini')"""
 EXPORT = """from importlib.metadata import entry_points
 [script.load()() for script in entry_points(group='console_scripts', name='nbdev-export')]"""

@@ -21,8 +21,7 @@ from conftest import LABELS, MAIN, NO_KERNEL, ROOT, begun, copied, copy_reposito
 from conftest import in_forks, results, run_python, said_in_forks
 from modit.run.notebooks import experiments, page_constant
 from modit.run.parameters import slug
-from modit.run.page import open_page
-from modit.run.redraw import is_ledger
+from modit.run.page import is_ledger, open_page
 
 pytestmark = pytest.mark.slow
 LIMIT = 900  # seconds for one uninterrupted run

@@ -18,8 +18,8 @@ from .cluster import asked_of_slurm, check_workflow, limit_met
 from .notebooks import executed_path, experiment_path, exported_code
 from .notebooks import run_marker, steady_environment
 from .parameters import settings_of
+from .page import pages_before
 from .pipeline import work_folder
-from .redraw import pages_before
 from .stages import stage_path, stages_of
 from ..settings import Settings, load_settings, repo_root
 from .shards import shard_file, shard_slices

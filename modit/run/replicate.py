@@ -12,8 +12,8 @@ from pathlib import Path
 from .graph import main_stages, page_job, snakemake, stage_jobs
 from .notebooks import experiment_path, experiments
 from .parameters import results_folder
-from .page import redraw_page
-from .redraw import has_scores, is_ledger, redraw, redraw_pages
+from .page import is_ledger
+from .redraw import has_scores, redraw, redraw_page, redraw_pages
 from ..report.report import read_reported
 from ..settings import load_settings, repo_root, require
 from ..report.ledger import not_run, update_claims

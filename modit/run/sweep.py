@@ -18,8 +18,8 @@ import pandas as pd
 from .graph import Job, job_file, snakemake, stage_jobs, takes_models
 from .notebooks import check_parameters, executed_path, experiment_path
 from .notebooks import notebook_parameters, page_constant, run_marker, short_name, unknown_parameter
-from .page import Page, open_page
-from .redraw import has_scores, pages_before
+from .page import Page, open_page, pages_before
+from .redraw import has_scores
 from ..report.looks import legend_of, look, save_figure
 from ..report.report import write_table
 from ..settings import Settings, load_settings, parse_value, repo_root, require

@@ -211,7 +211,7 @@ def _expand(
     without:str=None,     # a file of ids that are not shown
     unlike:str=None,      # a file of ids that the list shall not be like
     judged:str=None,      # a printed list with a column judged: 0, 1 or a score
-    feedback:float=None,  # how far unlike and judged move the query; .2 without
+    feedback:float=None,  # how far unlike and judged move the query; as validation chose without
     distinct:str=None,    # column=n: at most n items of a value
     diversity:float=None, # from 0, the nearest, to 1, the least alike
     explain:bool=False,   # say what of each score came from where

@@ -182,7 +182,8 @@ def test_a_folder_without_a_model_is_measured(shoes):
     table = evaluate(shoes, asked=dict(own=.6))
     ways = ['average', 'classifier', 'untrained', 'asked']
     assert table[table.split == 'item'].what.tolist() == [*ways, *[f'asked - {way}' for way in ways[:-1]]]
-    with pytest.raises(ValueError, match='no policy'): Retriever.load(shoes).expand(['shoe 1'], share=.5)
+    for asked in (dict(share=.5), dict(scale=2.)):
+        with pytest.raises(ValueError, match='no policy'): Retriever.load(shoes).expand(['shoe 1'], **asked)
 
 
 def modit(line, **more):

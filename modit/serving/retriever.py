@@ -137,7 +137,7 @@ def _moves(self:Retriever, x, given):
 def _parts(self:Retriever, x, rows, scale=None, share=1., step=0., own=0.):
     "What the query of seeds is the sum of."
     mean = away = normalize(x.mean(0, keepdims=True))
-    query = self.queries([x], scale) if share else mean
+    query = self.queries([x], scale) if share or (scale is not None and not self.model) else mean
     if own:
         n = max(1, len(self.catalogue.ids)//len(self.facts['centroids']))
         around = self.catalogue.items[self.catalogue.nearest(mean, n, x, rows)[1]].mean(0)

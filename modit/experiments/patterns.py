@@ -180,9 +180,9 @@ def plot(
 ) -> dict:  # label -> Figure
     "Gain over averaging by the number of patterns trained on (fig-patterns, ours)."
     curve = table(scores, p)['tab-patterns'].frame
-    cell = (curve.domain + ' ' + curve.split).rename('cell')
+    cell = curve.domain if curve.split.nunique() == 1 else curve.domain + ' ' + curve.split
     marks = {x: Look(x, _COLOURS[i % 4], 'osv^D<>p'[i % 8]) for i, x in enumerate(cell.unique())}
-    places = sorted(set(curve.patterns))
+    places = [n for n in sorted(set(curve.patterns)) if n in FEW] + [max(curve.patterns)]
     fig, axes = plt.subplots(1, 2, figsize=(7.5, 2.8), sharey=True)
     for ax, method in zip(axes, METHODS, strict=True):
         ax.axhline(0, c='0.6', lw=.8, zorder=0)

@@ -34,7 +34,7 @@ def of_few(
     most,       # patterns to train on; None: all
     s:Settings, # seq_len, seed
 ) -> Corpus:
-    "The corpus with the training items of patterns drawn by lot."
+    "The corpus with the training items of patterns drawn at random."
     lot = stream(s.seed, 'patterns', corpus.name).permutation(trained_patterns(corpus, s))[:most]
     out = (corpus.role == ROLES.index('train')) & ~np.isin(corpus.pattern, lot)
     few = replace(corpus, role=np.where(out, ROLES.index('other'), corpus.role).astype(np.uint8))

@@ -40,7 +40,7 @@ def copy(tmp_path_factory):
 
 PUBLIC = re.search(r'^PUBLIC = .*?\)$', (ROOT/'Snakefile').read_text(), re.M | re.S)[0]
 MAIN = ('300_data', '310_density', '320_main', '380_bootstrap')
-PAGES = sorted((*MAIN, *re.findall(r"'(\d\d\d_\w+)'", PUBLIC)))
+PAGES = sorted((*MAIN, '478_patterns', *re.findall(r"'(\d\d\d_\w+)'", PUBLIC)))
 RUN = """
 import importlib, matplotlib
 matplotlib.use('agg')

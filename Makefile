@@ -30,10 +30,11 @@ main: $(STAMP)     ## run the main experiment (data, density, main table, bootst
 paper: $(STAMP)    ## run every experiment of the paper
 	@$(BIN)/modit main paper --profile $(PROFILE)
 
-public: $(STAMP)   ## get, embed and train on WordNet, tweets and icons, into figures/public and figures/icons
+public: $(STAMP)   ## get, embed and train on WordNet, tweets, icons and WordNet's tree, into figures/public, icons and tree
 	@$(BIN)/modit public
 	@$(BIN)/modit main public --profile public
 	@$(BIN)/modit main public --profile icons
+	@$(BIN)/modit main public --profile tree
 
 replicate: $(STAMP) ## main, preference, order and candidate pages in a second world, both verdicts side by side
 	@$(BIN)/modit main replicate --profile $(PROFILE)

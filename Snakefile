@@ -18,7 +18,7 @@ MAIN = ('300_data', '310_density', '320_main', '380_bootstrap')
 PUBLIC = (*MAIN, '330_order', '340_candidate_pool', '350_pareto', '440_baselines', '462_own_direction',
           '485_lists')
 
-REAL = [name for name in experiments() if usual_profile(name) == S.profile != 'mini']
+OF_REAL = [name for name in experiments() if usual_profile(name) != 'mini' and S.profile in ('icons', 'tree')]
 PAGES = {name: page_job(S, name) for name in experiments()}
 SWEPT_STAGES, SWEPT = sweep_jobs(config['sweep']) if 'sweep' in config else ({}, {})
 SECOND_STAGES, SECOND = second_jobs(S.profile)
@@ -32,7 +32,7 @@ rule paper:
     input: [job.output for name, job in PAGES.items() if usual_profile(name) == 'mini']
 
 rule public:
-    input: [job.output for name, job in PAGES.items() if name in (*PUBLIC, *REAL)]
+    input: [job.output for name, job in PAGES.items() if name in (*PUBLIC, *OF_REAL)]
 
 rule replicate:
     input: list(SECOND)

@@ -8,6 +8,7 @@
 from modit.run.cluster import asked_of_slurm
 from modit.run.graph import MAIN_VARIANTS, main_stages, page_job, stage_jobs
 from modit.run.notebooks import experiments
+from modit.run.page import usual_profile
 from modit.run.replicate import second_jobs
 from modit.settings import load_settings
 from modit.run.sweep import sweep_jobs
@@ -17,6 +18,7 @@ MAIN = ('300_data', '310_density', '320_main', '380_bootstrap')
 PUBLIC = (*MAIN, '330_order', '340_candidate_pool', '350_pareto', '440_baselines', '462_own_direction',
           '485_lists')
 
+REAL = [name for name in experiments() if usual_profile(name) == S.profile != 'mini']
 PAGES = {name: page_job(S, name) for name in experiments()}
 SWEPT_STAGES, SWEPT = sweep_jobs(config['sweep']) if 'sweep' in config else ({}, {})
 SECOND_STAGES, SECOND = second_jobs(S.profile)
@@ -27,10 +29,10 @@ rule main:
     input: [PAGES[name].output for name in MAIN]
 
 rule paper:
-    input: [job.output for job in PAGES.values()]
+    input: [job.output for name, job in PAGES.items() if usual_profile(name) == 'mini']
 
 rule public:
-    input: [PAGES[name].output for name in PUBLIC]
+    input: [job.output for name, job in PAGES.items() if name in (*PUBLIC, *REAL)]
 
 rule replicate:
     input: list(SECOND)

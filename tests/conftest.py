@@ -15,6 +15,8 @@ from types import ModuleType
 import pytest
 import torch
 
+from modit.store import lock_file
+
 ROOT = Path(__file__).resolve().parents[1]
 os.chdir(ROOT)
 os.environ.pop('JUPYTER_PATH', None)
@@ -23,6 +25,7 @@ os.environ.setdefault('MPLBACKEND', 'agg')
 torch.set_num_threads(1)
 
 EXPERIMENTS = sorted((ROOT/'nbs'/'experiments').glob('*.ipynb'))
+OF_REAL_DATA = {'478_patterns': 'icons'} # the profile of pages that ask nothing of synthetic domains
 PAGES = [p for p in (ROOT/'nbs').rglob('*.ipynb') if '.ipynb_checkpoints' not in p.parts]
 LIBRARY = sorted({*PAGES} - {*EXPERIMENTS}, key=lambda p: p.stem)
 
@@ -113,6 +116,55 @@ NO_KERNEL = WRITING + """import sys
 for name in ('papermill', 'nbclient', 'ipykernel', 'jupyter_client'): sys.modules[name] = None
 from modit.run.command import main
 main(['figures', '--profile', {profile!r}])"""
+
+
+MAIN = re.search(r"^MAIN = \((.*)\)$", (ROOT/'Snakefile').read_text(), re.M)[1].replace("'", '').split(', ')
+
+
+def said_in_forks(copy, names, **parameters):
+    "Run pages at smoke without kernels: name -> what went wrong."
+    command = [sys.executable, 'tests/forks.py', json.dumps(dict(profile='smoke', **parameters)), *names]
+    run = subprocess.run(command, cwd=copy, env=environment(copy), capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-3000:]
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def in_forks(copy, names, **parameters):
+    "Run pages without kernels; what went wrong with any of them is shown."
+    failed = {name: why for name, why in said_in_forks(copy, names, **parameters).items() if why}
+    assert not failed, failed
+
+
+def copied(folder, to):
+    "A copy of a folder with all that lies in it."
+    subprocess.run(['cp', '-r', str(folder), str(to)], check=True)
+    return to
+
+
+@pytest.fixture(scope='session')
+def whole(tmp_path_factory):
+    """An uninterrupted run of the main results, made once for all processes of pytest; nobody changes it.
+    Beside it, `half` has the results as they stood after the first two pages."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if 'PYTEST_XDIST_WORKER' in os.environ else base)/'whole'
+    copy = folder/'modit'
+    with lock_file(folder/'lock'):
+        if not (folder/'made').exists():
+            in_forks(copy_repository(copy), MAIN[:2], fresh=True)
+            copied(copy/'figures'/'smoke', folder/'half')
+            in_forks(copy, MAIN[2:], fresh=True)
+            (folder/'made').touch()
+    return copy
+
+
+def begun(whole, to, *left):
+    "A clone where the first two pages have run and all stages are there, but for some files of runs/smoke."
+    copy = copy_repository(to)
+    shutil.copytree(whole/'runs', copy/'runs', ignore=shutil.ignore_patterns(*left, 'notebooks'))
+    copied(whole.parent/'half', copy/'figures'/'smoke')
+    for name in MAIN[2:]:
+        for path in (copy/'runs'/'smoke'/'done').glob(f'{name}-*'): path.unlink()
+    return copy
 
 
 def digest(path):

@@ -22,7 +22,7 @@ from nbdev.test import test_nb as run_cells
 from papermill.iorw import load_notebook_node, write_ipynb
 from papermill.parameterize import parameterize_notebook
 
-from modit.run import graph, notebooks
+from modit.run import graph, notebooks, page
 from modit.run.pipeline import make_stage
 from modit.settings import load_settings
 
@@ -69,7 +69,7 @@ def waves(names):
     "Pages in groups, each after those that it reads from."
     left = list(names)
     while left:
-        now = [name for name in left if not {*graph.pages_before(name)} & {*left}]
+        now = [name for name in left if not {*page.pages_before(name)} & {*left}]
         yield now
         left = [name for name in left if name not in now]
 

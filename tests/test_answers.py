@@ -5,7 +5,7 @@ import re
 import pandas as pd
 import pytest
 
-from conftest import EXPERIMENTS
+from conftest import EXPERIMENTS, OF_REAL_DATA
 
 every_page = pytest.mark.parametrize('page', EXPERIMENTS, ids=lambda p: p.stem)
 
@@ -73,7 +73,7 @@ def test_title_and_answer_are_plain(page):
 @every_page
 def test_a_page_prints_the_intervals_of_its_answer(page):
     number = r'([+−-]?\d*\.?\d+)'
-    for text in answers(page, 'mini'): # the profile of the stored outputs
+    for text in answers(page, OF_REAL_DATA.get(page.stem, 'mini')): # the profile of the stored outputs
         for said in re.findall(rf'{number}(?: [a-z]+| [A-Z]\w+|%)* \[{number}, {number}\]', text):
             assert any(agree(said, row) for row in printed(page)), f'{said} is in no stored output'
 

@@ -27,7 +27,8 @@ from modit.model import new_model
 from modit.run.notebooks import check_parameters, execute, notebook_parameters, page_constant
 from modit.ordering import Corpus, draw_groups, pattern_pools
 from modit.patterns import holdout_split
-from modit.run.page import COMMITTED, open_page, redraw_page
+from modit.run.page import COMMITTED, open_page
+from modit.run.redraw import redraw_page
 from modit.retrieval import VectorIndex
 from modit.settings import load_settings
 from modit.store import atomic_write, load_arrays, save_arrays, stream
@@ -286,7 +287,7 @@ def test_a_mistake_ends_the_process_with_2():
     'run 300_data --parameters {"profile":"mini"}', 'run 300_data --parameters {"fresh":true}',
     'run main --profile smoke --parameters {"domains":["D1",2]}', 'stage nothing',
     'stage sft --profile smoke', 'stage cpt D1 --profile smoke', 'stage sft D9 --profile smoke',
-    'stage hppo D1 --variant parto',
+    'stage parto D1',
     'stage sft D1 --overrides {"beta":-1}', 'stage sft D1 --overrides {"betta":1}', 'sweep main',
     'sweep main seed', 'sweep main seed=0 seed=1', 'sweep main sead=1', 'check', 'fitt shoes',
     'expand m --seeds s --k two', 'check shoes --threshold low', 'evaluate m --k 3'])

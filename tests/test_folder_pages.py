@@ -9,10 +9,9 @@ from modit.report.report import read_cases
 from modit.settings import load_settings
 from modit.data.synth import make_domain, make_world
 
-NAMES = ('mice', 'men-2', 'maps')
-OWN = dict(items='3000 3600 3000', clusters='12 12 12', heldout_clusters='3 3 3', valid_clusters='2 2 2',
-           train_rows='154 595 922', normal_share='.2 .2 .2', repetition='1 1 1', sft_epochs='1 1 1',
-           heldout_items='.5')
+NAMES = ('mice', 'men-2')
+OWN = dict(items='3000 3600', clusters='12 12', heldout_clusters='3 3', valid_clusters='2 2',
+           train_rows='154 595', normal_share='.2 .2', repetition='1 1', sft_epochs='1 1', heldout_items='.5')
 
 
 def tiny_profile(text):
@@ -26,7 +25,7 @@ def tiny_profile(text):
 
 @pytest.fixture(scope='module')
 def copy(tmp_path_factory):
-    "A copy of the repository with three folders and a profile of theirs."
+    "A copy of the repository with two folders and a profile of theirs."
     copy, s = copy_repository(tmp_path_factory.mktemp('tiny')/'modit'), load_settings('smoke')
     for name, generated in zip(NAMES, s.domains, strict=False):
         domain = make_domain(make_world(s), generated, s)
@@ -41,7 +40,7 @@ def copy(tmp_path_factory):
 
 PUBLIC = re.search(r'^PUBLIC = .*?\)$', (ROOT/'Snakefile').read_text(), re.M | re.S)[0]
 MAIN = ('300_data', '310_density', '320_main', '380_bootstrap')
-PAGES = sorted((*MAIN, *re.findall(r"'(\d\d\d_\w+)'", PUBLIC)))
+PAGES = sorted((*MAIN, '478_patterns', *re.findall(r"'(\d\d\d_\w+)'", PUBLIC)))
 RUN = """
 import importlib, matplotlib
 matplotlib.use('agg')

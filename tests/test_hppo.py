@@ -16,7 +16,7 @@ from modit.run.stages import STAGES, stage_key
 from modit.settings import load_settings
 s = load_settings('mini')
 print('keys', json.dumps({x: stage_key(s, x, 'D1') for x in STAGES}))"""
-REDRAW = """from modit.run.page import redraw_page
+REDRAW = """from modit.run.redraw import redraw_page
 redraw_page('main', profile='mini')"""
 
 

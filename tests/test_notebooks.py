@@ -23,7 +23,7 @@ from modit.data.packages import why_absent
 # pages that need packages from elsewhere, and why they cannot be run
 PACKAGED = {'031_packages': why_absent, '039_public': why_absent,
             '041_pictures': lambda: why_absent((LITE0,), ()), '043_icons': why_no_icons,
-            '233_sheets': why_no_icons}
+            '233_sheets': why_no_icons, '280_tutorial': why_no_icons}
 
 
 def pytest_generate_tests(metafunc):

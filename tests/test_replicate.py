@@ -26,7 +26,7 @@ def test_no_job_takes_anything_from_the_first_world():
         assert set(job.inputs) <= set(jobs) and f'"seed": {SECOND}' in job.command
 
 
-JUDGE = """from modit.run.page import redraw_page
+JUDGE = """from modit.run.redraw import redraw_page
 from modit.run.replicate import redraw_second
 print(redraw_second('mini'), redraw_page('replicate', profile='mini'), redraw_second('smoke'))"""
 

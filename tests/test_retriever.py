@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -266,6 +267,15 @@ def test_items_of_another_kind_are_refused_and_other_items_told(loaded, shoes):
     with pytest.warns(UserWarning, match='3,000 other items; it searches these 100') as said:
         Retriever.load(shoes/'model', fewer)
     assert len(said) == 1
+    x = loaded.catalogue.items
+    spread = np.sqrt(((x - x.mean(0))**2).sum(1).mean())
+    for change in (x[:100], np.roll(x, 1, axis=1), -x):
+        far = np.linalg.norm(change.mean(0) - x.mean(0))/spread
+        with pytest.warns(UserWarning, match=f'mean has moved by {far:.0%} of the spread; its scores'):
+            Retriever.load(shoes/'model', SimpleNamespace(items=change))
+    facts = {name: value for name, value in loaded.facts.items() if name != 'middle'} # of an earlier version
+    with pytest.warns(UserWarning, match='it searches these 100; its scores are of those'):
+        replace(loaded, facts=facts).over(fewer)
 
 
 # ---- nothing is lost

@@ -5,7 +5,6 @@ One run goes through the graph, with a process for every stage and a kernel for 
 its way. The other makes the same in forks (tests/forks.py), where a page costs its own work alone, and goes
 on to all experiments of the paper; the graph must then find that nothing is left to do.
 """
-import json
 import os
 import random
 import re
@@ -18,15 +17,14 @@ import time
 import pandas as pd
 import pytest
 
-from conftest import LABELS, NO_KERNEL, ROOT, copy_repository, digest, environment, results, run_python
-from modit.run.graph import is_ledger
+from conftest import LABELS, MAIN, NO_KERNEL, ROOT, begun, copied, copy_repository, digest, environment
+from conftest import in_forks, results, run_python, said_in_forks
 from modit.run.notebooks import experiments, page_constant
 from modit.run.parameters import slug
-from modit.run.page import open_page
+from modit.run.page import is_ledger, open_page
 
 pytestmark = pytest.mark.slow
 LIMIT = 900  # seconds for one uninterrupted run
-MAIN = re.search(r"^MAIN = \((.*)\)$", (ROOT/'Snakefile').read_text(), re.M)[1].replace("'", '').split(', ')
 COMMAND = 'from modit.run.command import main; main()'
 
 
@@ -67,28 +65,6 @@ def papermill(copy, line):
     assert run.returncode == 0, run.stderr[-3000:]
 
 
-def in_forks(copy, names, **parameters):
-    "Run pages without kernels; what went wrong with any of them is shown."
-    failed = {name: why for name, why in said_in_forks(copy, names, **parameters).items() if why}
-    assert not failed, failed
-
-
-def said_in_forks(copy, names, **parameters):
-    "Run pages without kernels: name -> what went wrong."
-    command = [sys.executable, 'tests/forks.py', json.dumps(dict(profile='smoke', **parameters)), *names]
-    run = subprocess.run(command, cwd=copy, env=environment(copy), capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr[-3000:]
-    return json.loads(run.stdout.splitlines()[-1])
-
-
-@pytest.fixture(scope='module')
-def whole(tmp_path_factory):
-    "An uninterrupted run of the main results."
-    copy = copy_repository(tmp_path_factory.mktemp('whole')/'modit')
-    in_forks(copy, MAIN, fresh=True)
-    return copy
-
-
 def test_a_run_writes_the_main_table(whole):
     assert {'tab-main.csv', 'tab-main.md', 'cases/main.csv.gz'} <= results(whole).keys()
 
@@ -101,15 +77,15 @@ def test_one_experiment_runs_in_a_fresh_clone(tmp_path):
     assert (copy/'figures'/'smoke'/'cases'/'pareto.csv.gz').exists()
 
 
-def test_a_papermill_line_by_hand_gives_the_same_files(whole):
-    before, readme = results(whole), (ROOT/'nbs'/'experiments'/'README.md').read_text()
+def test_a_papermill_line_by_hand_gives_the_same_files(whole, tmp_path):
+    copy, readme = copied(whole, tmp_path)/'modit', (ROOT/'nbs'/'experiments'/'README.md').read_text()
     line = re.search(r'^\.venv/bin/papermill (.*nbs/experiments/320_main\.ipynb .*)$', readme, re.M)[1]
-    papermill(whole, line.split())
-    assert results(whole) == before
+    papermill(copy, line.split())
+    assert results(copy) == results(whole)
 
 
 # Killed when such a file is there: the rounds of a stage, a page's scores before its tables. Kills of other
-# stages that train are in test_folder.py and test_retriever.py.
+# stages that train are in test_folder.py and test_retriever.py; other domains run the same code.
 MOMENTS = ('runs/smoke/adaptive-D1-*', 'figures/smoke/cases/main.*')
 IN_SHARDS = ('main', '--profile', 'smoke', '--shards', '2')  # so may the jobs that label be killed
 
@@ -127,10 +103,7 @@ def kill_when(copy, moment, seconds):
 
 
 def test_killed_again_and_again_ends_the_same(whole, tmp_path):
-    copy = copy_repository(tmp_path/'modit')
-    (copy/'runs'/'smoke').mkdir(parents=True)
-    for path in (whole/'runs'/'smoke').glob('*-D[234]-*.*'):
-        shutil.copy2(path, copy/'runs'/'smoke')  # other domains run the same code
+    copy = begun(whole, tmp_path/'modit', '*-D1-*', 'cpt-*')
     rng = random.Random(0)
     for moment in MOMENTS: kill_when(copy, moment, rng.uniform(0, .3))
     finish(copy, *IN_SHARDS)
@@ -146,8 +119,7 @@ def test_killed_again_and_again_ends_the_same(whole, tmp_path):
 @pytest.fixture(scope='module')
 def everything(whole, tmp_path_factory):
     "The same run, gone on to every experiment of the paper."
-    copy = tmp_path_factory.mktemp('everything')/'modit'
-    subprocess.run(['cp', '-r', str(whole), str(copy)], check=True)
+    copy = copied(whole, tmp_path_factory.mktemp('everything'))/'modit'
     in_forks(copy, [name for name in experiments() if name not in MAIN], fresh=True)
     return copy
 

@@ -2,6 +2,7 @@
 import io
 import json
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -280,6 +281,13 @@ PLAIN = ['--share', 0, '--step', .4, '--own', 0]
 ASKED = ['shoe-3', 'shoe-5', 'shoe-8']
 
 
+def far_of(retriever, rows):
+    "The length that validation chose for seeds of such a kind."
+    centre = np.argmax(unit(retriever.facts['centroids']) @ retriever.catalogue.items[rows].sum(0))
+    split = 'item' if centre in retriever.about['trained'] else 'pattern'
+    return retriever.about['feedback'][split]['length']
+
+
 def by_hand(retriever, seeds, keeps, marks=None, most=None, k=20):
     "Rows of the list that the plainest program makes."
     goods = retriever.catalogue
@@ -289,7 +297,7 @@ def by_hand(retriever, seeds, keeps, marks=None, most=None, k=20):
     if marks:
         good, bad = ([goods.row[name] for name, mark in marks.items() if mark == x] for x in (1, 0))
         liked = items[good or rows].mean(0)
-        query = unit(query + .2*unit(liked - items[bad].mean(0)))
+        query = unit(query + far_of(retriever, rows)*unit(liked - items[bad].mean(0)))
     counts, kept = {}, []
     for i in ranked(items, query):
         value = goods.columns['shop'][i]
@@ -319,6 +327,20 @@ def test_expand_meets_every_wish_as_the_plainest_program_does(open_shop):
     x = open_shop.catalogue.items[open_shop.catalogue.rows_of(ASKED)]
     as_vectors = open_shop.expand(x, 20, where='price<20', **MOVES)
     assert as_vectors.id.tolist() == found(where='price<20') # seeds that came as vectors are not shown
+
+
+def test_marks_move_the_query_as_far_as_validation_chose(open_shop):
+    chosen = {split: row['length'] for split, row in open_shop.about['feedback'].items()}
+    assert set(chosen) == {'item', 'pattern'} and set(chosen.values()) <= {.1, .2, .4}
+    goods = open_shop.catalogue
+    far = far_of(open_shop, [goods.row[name] for name in ASKED])
+    marks = dict(zip(open_shop.expand(ASKED, 2, **MOVES).id, (1, 0), strict=True))
+    def found(retriever=open_shop, **wishes):
+        return retriever.expand(ASKED, 20, **MOVES, judged=marks, **wishes)
+    pd.testing.assert_frame_equal(found(), found(feedback=far))
+    assert not np.allclose(found().score, found(feedback=2*far).score, atol=1e-3)
+    before = replace(open_shop, about={k: v for k, v in open_shop.about.items() if k != 'feedback'})
+    pd.testing.assert_frame_equal(found(before), found(feedback=.2)) # a model of an earlier version
 
 
 def test_scores_are_explained_exactly(open_shop):

@@ -13,16 +13,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import ROOT, copy_repository, environment, results
+from conftest import ROOT, begun, copy_repository, environment, results
 from modit.run.cluster import TRAINING, asked_of_slurm
 from modit.run.graph import main_stages, page_job, stage_jobs
 from modit.settings import load_settings
 from modit.store import load_arrays
-from test_runs import COMMAND, MAIN, in_forks, models
+from test_runs import COMMAND, models
 
 SCRIPT, PATIENCE = ROOT/'workflow'/'slurm-local', 600
-# Left to Slurm: two stages of a domain, and the pages. Other domains run the same code.
-LEFT = ('sft-D1-*', 'pool-D1-*', 'adaptive-D1-*', 'off_policy-D1-*', 'pareto*-D1-*', 'done', 'notebooks')
+# Left to Slurm: two stages of a domain, and two pages. Other domains run the same code.
+LEFT = ('sft-D1-*', 'pool-D1-*', 'adaptive-D1-*', 'off_policy-D1-*', 'pareto*-D1-*')
 MAIN_RUN = ('main', '--profile', 'smoke', '--workflow', 'slurm')
 
 
@@ -94,10 +94,8 @@ def kill_process(copy, *words):
 
 
 @pytest.mark.slow
-def test_a_run_that_loses_jobs_memory_and_the_controller_ends_the_same(slurm, tmp_path):
-    whole, copy = copy_repository(tmp_path/'whole'), copy_repository(tmp_path/'modit')
-    in_forks(whole, MAIN, fresh=True)
-    shutil.copytree(whole/'runs', copy/'runs', ignore=shutil.ignore_patterns(*LEFT))
+def test_a_run_that_loses_jobs_memory_and_the_controller_ends_the_same(slurm, whole, tmp_path):
+    copy = begun(whole, tmp_path/'modit', *LEFT)
     messages, folder = copy/'messages.txt', Path(slurm['SLURM_CONF']).parent
 
     starved = start(copy, slurm, 'mem_mb=100')

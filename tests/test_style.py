@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from conftest import EXPERIMENTS, LIBRARY, ROOT, module_of
+from conftest import EXPERIMENTS, OF_REAL_DATA, LIBRARY, ROOT, module_of
 from modit.report.looks import METHODS, add_looks
 from modit.run.notebooks import notebook_parameters, page_constant
 from modit.run.page import LEDGER
@@ -285,7 +285,7 @@ def test_experiment_keeps_its_parameters(page):
     found = notebook_parameters(page)
     kinds = {name: kind.removesuffix(' | None') for name, (kind, _) in found.items()}
     assert list(kinds.items())[:len(PARAMETERS)] == list(PARAMETERS.items())
-    assert found['profile'][1] == 'mini' and found['fresh'][1] is False
+    assert found['profile'][1] == OF_REAL_DATA.get(page.stem, 'mini') and found['fresh'][1] is False
 
 
 @every_experiment

@@ -35,7 +35,7 @@ def done(words, runs, launcher=()):
 @pytest.fixture(scope='module')
 def stores(tmp_path_factory):
     "A preference run and all before it: made by one process, and by two."
-    words = ['-m', 'modit.run.command', 'stage', 'hppo', 'D4', '--variant', 'adaptive', '--profile', 'smoke']
+    words = ['-m', 'modit.run.command', 'stage', 'adaptive', 'D4', '--profile', 'smoke']
     words += ['--overrides', json.dumps(TINY | HALF)]
     one, two = tmp_path_factory.mktemp('one'), tmp_path_factory.mktemp('two')
     with ThreadPoolExecutor(2) as pool:

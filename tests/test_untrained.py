@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from conftest import ROOT, environment
 from modit.data.folder import write_folder
 from modit.data.synth import make_domain, make_world
+from modit.evaluation import sample_cases
 from modit.ordering import prepare_corpus
 from modit.run.pipeline import get_corpus
 from modit.serving import rivals
@@ -136,6 +137,32 @@ def test_half_precision_first_is_exact():
             assert np.allclose(a, b, atol=1e-6) and len(set(rows[0]) ^ set(same[0])) <= 2
 
 
+def test_the_length_of_feedback_is_that_of_the_highest_joint(corpus):
+    s = load_settings('smoke')
+    cases = rivals.validation_cases(corpus, s, 12)['pattern']
+    queries = rivals.parts_of(corpus, cases, s)['mean']
+    chosen = rivals.choose_feedback(corpus, cases, queries, 15)
+    wanted = corpus.attribute[:, None] & (corpus.pattern[:, None] == cases.pattern)
+    joint = {0.: [], .1: [], .2: [], .4: []}
+    for i, (query, own) in enumerate(zip(queries, cases.sequence, strict=True)):
+        others = np.setdiff1d(np.arange(len(corpus.items)), own)
+        first = others[np.argsort(-(corpus.items[others] @ query), kind='stable')[:10]]
+        marks = wanted[first, i]
+        if marks.all(): continue
+        liked = first[marks] if marks.any() else cases.prefix[i]
+        way = unit(corpus.items[liked].mean(0) - corpus.items[first[~marks]].mean(0))
+        rest = np.setdiff1d(others, first)
+        for length, values in joint.items():
+            scores = corpus.items[rest] @ (query + length*way)
+            values.append(wanted[rest[np.argsort(-scores, kind='stable')[:15]], i].mean())
+    joint = {length: np.mean(values) for length, values in joint.items()}
+    best = max((.1, .2, .4), key=joint.get)
+    assert chosen['length'] == best
+    assert np.allclose([chosen['joint'], chosen['without']], [joint[best], joint[0.]], atol=1e-5)
+    easy = cases[np.zeros(len(cases), bool)] # nothing to mark
+    assert rivals.choose_feedback(corpus, easy, queries[:0], 15)['length'] is None
+
+
 # ---- folders and commands
 def test_items_without_labels_are_searched(quick, shoes, tmp_path):
     goods = quick.catalogue
@@ -155,7 +182,8 @@ def test_a_folder_without_a_model_is_measured(shoes):
     table = evaluate(shoes, asked=dict(own=.6))
     ways = ['average', 'classifier', 'untrained', 'asked']
     assert table[table.split == 'item'].what.tolist() == [*ways, *[f'asked - {way}' for way in ways[:-1]]]
-    with pytest.raises(ValueError, match='no policy'): Retriever.load(shoes).expand(['shoe 1'], share=.5)
+    for asked in (dict(share=.5), dict(scale=2.)):
+        with pytest.raises(ValueError, match='no policy'): Retriever.load(shoes).expand(['shoe 1'], **asked)
 
 
 def modit(line, **more):
@@ -177,6 +205,39 @@ def test_the_command_answers_without_a_model(quick, shoes):
     assert run.returncode == 2 and 'own -1.0 is out of range' in run.stderr
 
 
+def test_the_card_says_how_the_forecast_did_on_test_cases(tmp_path, monkeypatch):
+    monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'runs'))
+    s = load_settings('smoke')
+    domain = make_domain(make_world(s), 'D1', s)
+    write_folder(tmp_path/'shoes', domain.items, range(len(domain.items)), domain.attribute)
+    many = dict(clusters=[12], valid_clusters=[5], heldout_clusters=[2], heldout_positives=16, k=20)
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        model, = fit(tmp_path/'shoes', 'smoke', **many, **TINY)
+    s = settings_of(tmp_path/'shoes', 'smoke', **many, **TINY)
+    corpus = get_corpus(s, 'shoes')
+    for split in ('item', 'pattern'):
+        cases = sample_cases(corpus, split, 100, s)
+        moves = rivals.only_moves(model.about['moves']['served'][split])
+        held = dict(attribute=[], kind=[])
+        for seeds, kind in zip(cases.prefix, cases.pattern, strict=True):
+            with warnings.catch_warnings():
+                warnings.simplefilter('ignore')
+                found = model.expand(seeds, s.k, **moves)
+            rows = found.id.astype(int).to_numpy()
+            true = dict(attribute=corpus.attribute[rows].sum(), kind=(corpus.pattern[rows] == kind).sum())
+            for what, (_, low, high) in found.attrs['forecast'].items():
+                held[what].append(low <= true[what] <= high)
+        for what, inside in held.items():
+            row, = [r for r in model.about['forecast_test'] if (r['split'], r['what']) == (split, what)]
+            assert abs(row['inside'] - np.mean(inside)) <= .02 # a near tie may fall either way
+            patterns = len(set(cases.pattern))
+            line = next(x for x in model.card.splitlines() if x.startswith(f'| {split} | {what} |'))
+            assert line.endswith(f'| {row["inside"]:.0%} | {len(cases)} lists of '
+                                 f'{patterns} pattern{"s"*(patterns > 1)} |')
+    assert 'interval of 95%' in ' '.join(model.card.split())
+
+
 def test_fit_says_before_and_after_whether_training_pays(shoes, tmp_path, capsys):
     model, = fit(shoes, 'smoke', to=tmp_path, **TINY)
     lines = capsys.readouterr().out.splitlines()
@@ -189,6 +250,8 @@ def test_fit_says_before_and_after_whether_training_pays(shoes, tmp_path, capsys
         served, alone = (model.about['moves'][way][split] for way in ('served', 'untrained'))
         assert served['joint'] >= alone['joint'] and alone['share'] == 0
         assert f'{100*served["joint"]:.1f}' in model.card
+        marks = model.about['feedback'][split]
+        assert f'by {marks["length"]:g} (validation Joint {100*marks["without"]:.1f} to' in model.card
     new = next(c for c in range(len(model.patterns)) if c not in model.about['trained'])
     with pytest.warns(UserWarning, match='not trained on; with share'):
         found = model.expand(model.facts['centroids'][new][None], 5)

@@ -28,17 +28,19 @@ from ..store import stream
 
 # %% ../../nbs/cost/260_bench.ipynb #c006
 def seconds(
-    f,      # what to time
-    runs=5, # counted runs
+    f,                       # what to time
+    runs=5,                  # counted runs
+    clock=time.perf_counter, # time that passes; process_time: time that the processor works
+    of=np.median,            # which of the runs
 ) -> float: # seconds
-    "Median wall time of a call, after a warm-up."
+    "Time of a call, after a warm-up."
     f()
     times = []
     for _ in range(runs):
-        start = time.perf_counter()
+        start = clock()
         f()
-        times.append(time.perf_counter() - start)
-    return float(np.median(times))
+        times.append(clock() - start)
+    return float(of(times))
 
 # %% ../../nbs/cost/260_bench.ipynb #c009
 def _peak_flops() -> float: # operations a second
@@ -137,18 +139,7 @@ def _bench_labelling(
             dict(what=paper, value=searched/127, aim='>= 1')]
 
 # %% ../../nbs/cost/260_bench.ipynb #c027s
-def busy_seconds(
-    f,       # what to time
-    runs=20, # counted runs
-) -> float:  # seconds
-    "Least processor time of a call, after a warm-up."
-    f()
-    times = []
-    for _ in range(runs):
-        start = time.process_time()
-        f()
-        times.append(time.process_time() - start)
-    return min(times)
+def busy_seconds(f, runs=20): return seconds(f, runs, time.process_time, min) # least processor time of a call
 
 # %% ../../nbs/cost/260_bench.ipynb #c028
 def _random_retriever(

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'SHOWN', 'MARKS', 'PICTURED', 'KINDS', 'ROWS', 'BESIDE', 'item_names', 'answers', 'marked_items',
            'first_lists', 'by_rank', 'one_cell', 'run', 'in_words', 'beside_seeds', 'table', 'draw_ranks', 'plot_ranks',
-           'draw_list', 'draw_joint', 'plot_found', 'plot', 'claims']
+           'draw_list', 'draw_joint', 'plot_found', 'plot_icons', 'plot', 'claims']
 
 # %% ../../nbs/experiments/485_lists.ipynb #c004
 import matplotlib.pyplot as plt
@@ -13,6 +13,7 @@ import pandas as pd
 from ..baselines import steer
 from ..evaluation import average_pool, sample_cases, serve
 from ..data.folder import find_folder
+from ..data.icons import ALL, ICONS, draw, read_icons, why_no_icons
 from ..run.pipeline import get_corpus, get_domain, get_model
 from ..report.looks import BLACK, DARK, GREEN, GREY, ORANGE, Look
 from ..report.report import Table
@@ -21,6 +22,7 @@ from ..report.report import beside_rivals, best_variants
 from ..retrieval import search
 from ..settings import Settings, require
 from ..report.verdicts import contrasts
+from ..report.sheets import draw_sheet
 from ..run.page import Page
 
 # %% ../../nbs/experiments/485_lists.ipynb #c007
@@ -264,13 +266,32 @@ def plot_found(
     fig.legend(handles=legend_of(*KINDS.values()), loc='outside upper center', ncols=len(KINDS))
     return fig
 
+# %% ../../nbs/experiments/485_lists.ipynb #b4ca8175
+def plot_icons(
+    lists, # of `run`, of domains of icons
+):         # matplotlib Figure
+    "The last seeds and the lists as drawings, wrong ones faint and crossed out (fig:icons, ours)."
+    parts = [cell.tail(6) if method == 'seeds' else cell
+             for (*_, method), cell in lists.groupby(['domain', 'split', 'method'], sort=False)]
+    shown = pd.concat(parts)
+    case = shown.groupby(['domain', 'split'], sort=False).ngroup()
+    shown = shown.assign(case=case, heading=shown.method, item=shown.id, right=shown.attr*shown.same == 1)
+    icons = read_icons(ALL, 36).set_index('id')
+    ids = shown.id.unique()
+    pictures = dict(zip(ids, draw(icons.svg[ids]), strict=True))
+    names = icons.pattern[shown.groupby('case').id.first()]
+    return draw_sheet(shown, [*names], pictures, {m: look(m).label for m in SHOWN})
+
+
 # %% ../../nbs/experiments/485_lists.ipynb #f006
 def plot(
     scores, # of `run`, and those that are read
     p:Page, # the run
 ) -> dict:  # label -> Figure
-    "Joint by rank, a panel a cell, and the lists of one domain (fig:lists, fig:found, ours)."
+    "Joint by rank, a panel a cell, and the lists of one domain (fig:lists, fig:found, fig:icons, ours)."
     found = {'fig-lists': plot_ranks(scores['ranks'], p)}
+    if set(p.domains) <= set(ICONS) and not why_no_icons(p.domains[0]):
+        found['fig-icons'] = plot_icons(scores['lists'])
     if PICTURED not in p.domains: return found
     cases = beside_rivals(scores, 'own_direction', rivals=('probe',))
     return found | {'fig-found': plot_found(scores['lists'], cases, p)}

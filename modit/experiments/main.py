@@ -3,8 +3,8 @@
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'MINE', 'METRICS', 'APPENDIX', 'VARIANT_ROWS', 'STAGES', 'LADDER', 'SHOWN', 'SPLIT_MARKS',
            'answers_of', 'curve', 'get_losses', 'curves_of', 'left_out', 'run', 'cell_means', 'variant_caption',
-           'marginal', 'appendix', 'table', 'draw_frontier', 'plot', 'same_highest', 'smallest_on_new_patterns',
-           'from_half', 'share_of', 'ladder_claims', 'margin_share', 'claims']
+           'marginal', 'appendix', 'table', 'draw_frontier', 'draw_start', 'plot', 'same_highest',
+           'smallest_on_new_patterns', 'from_half', 'share_of', 'ladder_claims', 'margin_share', 'claims']
 
 # %% ../../nbs/experiments/320_main.ipynb #c004
 from functools import lru_cache
@@ -197,22 +197,32 @@ def draw_frontier(
     cases,       # of one domain and split, with the rows `hppo`
     filled:bool, # marks full, or hollow
 ):
-    "One domain's methods in the plane of Same and Joint; the pretrained model only where it lies within."
+    "One domain's methods in the plane of Same and Joint; returns the stages, the pretrained model first."
     means = 100*cases.groupby('method')[['same', 'joint']].mean()
     for method in scored(SHOWN, cases):
         ax.plot(*means.loc[method], **look(method)._replace(filled=filled).style)
     ring(ax, *means.loc['hppo'])
-    start = look('pretrained')._replace(filled=filled)
     ladder = means.loc[list(LADDER)]
     ax.add_artist(plt.Line2D(ladder.same, ladder.joint, c=LIGHT, lw=.8, marker='', zorder=1))
-    ax.add_artist(plt.Line2D(*ladder.iloc[:1].T.values, **start.style)) # an artist leaves limits as they are
+    return ladder.values
+
+# %% ../../nbs/experiments/320_main.ipynb #c039s
+def draw_start(
+    ax,          # matplotlib Axes, all else drawn
+    stages,      # of `draw_frontier`
+    filled:bool, # marks full, or hollow
+):
+    "The pretrained model, at the edge of the panel where it lies outside."
+    start, cpt = stages[:2]
+    way = start - cpt
+    low, high = np.transpose([ax.get_xlim(), ax.get_ylim()])
+    share = np.divide(np.where(way < 0, low, high) - cpt, way, out=np.ones(2), where=way != 0)
+    seen = look('pretrained')._replace(filled=filled)
+    place = cpt + way*min(1, *share)
+    ax.add_artist(plt.Line2D(*place[:, None], **seen.style, clip_on=False, zorder=3)) # limits stay
 
 # %% ../../nbs/experiments/320_main.ipynb #c039
 SPLIT_MARKS = Look('Item split', GREY), Look('Pattern split', GREY, filled=False)
-
-def _start(cell, split): # where the pretrained model lies, which may be outside of the panel
-    same, joint = 100*cell.loc[cell.method == 'pretrained', ['same', 'joint']].mean()
-    return f'{split} {same:.0f}, {joint:.1f}'
 
 def plot(
     scores, # of `run`
@@ -223,10 +233,11 @@ def plot(
     fig, axes = plt.subplots(1, len(p.domains), figsize=(7.5, 2.7), squeeze=False)
     for ax, domain in zip(axes[0], p.domains, strict=True):
         cells = {split: cases[(cases.domain == domain) & (cases.split == split)] for split in p.splits}
-        for split, cell in cells.items(): draw_frontier(ax, cell, split == 'item')
-        starts = [_start(cell, split) for split, cell in cells.items()]
-        ax.set(title=domain, xlabel='\n'.join(['Same (%)', 'Pretrained:', *starts]))
+        stages = {split: draw_frontier(ax, cell, split == 'item') for split, cell in cells.items()}
         ax.margins(.12)
+        for split, found in stages.items(): draw_start(ax, found, split == 'item')
+        starts = [f'{split} {found[0, 0]:.0f}, {found[0, 1]:.1f}' for split, found in stages.items()]
+        ax.set(title=domain, xlabel='\n'.join(['Same (%)', 'Pretrained at', *starts]))
     axes[0, 0].set_ylabel('Joint (%)')
     handles = legend_of('pretrained', *scored(SHOWN, cases), 'hppo', *SPLIT_MARKS, ringed=True)
     axes[0, -1].legend(handles=handles, loc='center left', bbox_to_anchor=(1, .5))

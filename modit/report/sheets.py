@@ -64,6 +64,7 @@ def draw_sheet(
     names,         # of the cases' patterns
     pictures:dict, # item -> (side, side) uint8
     headings=None, # heading of `lists` -> words above its column; themselves when None
+    trait='filled', # the attribute, in a word
 ):                 # matplotlib Figure
     "Seeds and lists of each case, what is wrong faint and crossed out."
     columns = list(dict.fromkeys(lists.heading))
@@ -77,7 +78,7 @@ def draw_sheet(
         for i, name in enumerate(names):
             rows = lists[(lists.case == i) & (lists.heading == heading)]
             y = .5 + i*(tall + _BAND)
-            said = f'“{name}”, filled' if heading == 'seeds' else f'{rows.right.sum()} of {len(rows)} right'
+            said = f'“{name}”, {trait}' if heading == 'seeds' else f'{rows.right.sum()} of {len(rows)} right'
             ax.text(x + .1, y + .35, said, fontsize=8.5, color=DARK, va='center')
             _block(ax, x, y + .75, rows, pictures, _SEEDS if heading == 'seeds' else _LIST)
     ax.set(xlim=(0, size[0]), ylim=(size[1] - .2, -.9), aspect='equal')

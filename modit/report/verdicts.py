@@ -143,15 +143,16 @@ def draw_differences(
     marks:dict,        # value of `by` -> Look, from left to right at each place
     across='domain',   # column that names the places
     by='a',            # column that names the marks
+    zero=True,         # a line where there is no difference
     **more,            # of the marks, such as markersize
 ):
-    "Differences in points with their intervals, side by side at their places."
+    "Differences in points, or other estimates, with their intervals, side by side at their places."
     places = list(places)
     for r in rows.itertuples():
         place, mark = getattr(r, across), getattr(r, by)
         at = places.index(place) + aside(mark, marks)
         whisker(ax, at, 100*r.estimate, 100*r.low, 100*r.high, marks[mark], **more)
-    ax.axhline(0, c='0.6', lw=.8, zorder=0)
+    if zero: ax.axhline(0, c='0.6', lw=.8, zorder=0)
     ax.set(xticks=range(len(places)), xticklabels=places, xlim=(-.5, len(places) - .5))
 
 # %% ../../nbs/report/210_verdicts.ipynb #c029

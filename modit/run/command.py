@@ -27,17 +27,6 @@ def _json(option, text): # what was typed -> names and values
     require(isinstance(values, dict), wanted)
     return values
 
-# %% ../../nbs/run/270_command.ipynb #c011
-def _stages(stage, variant): # names in the table of stages
-    from modit.variants import VARIANTS
-    from modit.run.stages import STAGES
-    plain = ', '.join(name for name in STAGES if name not in VARIANTS)
-    require(stage in (*STAGES, 'hppo'), f'stage {stage!r} is unknown; use one of {plain}, hppo')
-    unknown = f'variant {variant!r} is unknown; use one of {", ".join(VARIANTS)}, all'
-    require(stage != 'hppo' or variant in (*VARIANTS, 'all'), unknown)
-    main = [name for name, v in VARIANTS.items() if v.page == 'main']
-    return [stage] if stage in STAGES else main if variant == 'all' else [variant]
-
 # %% ../../nbs/run/270_command.ipynb #c024
 def _seeds(path, option='--seeds'): # list of ids, or (n, d) array
     if path is None: return None
@@ -100,7 +89,7 @@ def _run(
     given = _json('--parameters', parameters)
     own = ', '.join(x for x in ('name', 'profile', 'fresh') if x in given)
     require(not own, f'--parameters: {own} goes outside; use the name, --profile, --fresh')
-    from modit.run.graph import lacking
+    from modit.run.redraw import lacking
     first = ', '.join(lacking(profile, name)) if fresh and not given else ''
     if first: print(f'{name} reads scores that are not there; run first: {first}', flush=True)
     print(run_notebook(name, profile, fresh, **given))
@@ -121,10 +110,9 @@ def _say(text): # a line of progress, once for all processes of a run
     if os.environ.get('RANK', '0') == '0': print(text, flush=True)
 
 def _stage(
-    stage:str,           # domain, corpus, pretrained, cpt, sft, pool, hppo, or another stage
+    stage:str,           # such as sft or a preference variant; hppo: all variants of the main page
     domain:Annotated[str, dict(opt=False, nargs='?')]=None, # such as D1; not for a stage of all domains
     profile:_Profile='mini',
-    variant:str='pareto', # of hppo, or all of the main page
     overrides:_Overrides='{}',
     shards:int=None,     # of a pool: how many parts are labelled on their own
     shard:int=None,      # of a pool: label this part alone, from 1
@@ -134,7 +122,9 @@ def _stage(
     asked = shards is not None or shard is not None
     require(not asked or stage == 'pool', f'stage {stage} has no shards; leave --shards and --shard away')
     require(not asked or shards is not None, '--shard: of how many; give --shards as well')
-    stages = _stages(stage, variant)
+    from modit.variants import VARIANTS
+    main = [name for name, variant in VARIANTS.items() if variant.page == 'main']
+    stages = main if stage == 'hppo' else [stage]
     from modit.run.shards import shard_numbers, shard_slices
     if asked: shard_numbers(len(shard_slices(s.hppo_cases, shards)), shard)
     from modit.run.pipeline import make_shard, make_stage
@@ -142,7 +132,7 @@ def _stage(
     own = check_stage(s, stages[0], domain) == domain
     require(own, f'stage {stage} is one for all domains; leave {domain} away')
     part = shard and f'shard {shard} of {shards}'
-    name = ' '.join(filter(None, [stage if len(stages) > 1 else stages[0], domain, part]))
+    name = ' '.join(filter(None, [stage, domain, part]))
     _say(f'{name}: start')
     for x in stages:
         if part: make_shard(s, domain, shards=shards, only=shard)
@@ -221,7 +211,7 @@ def _expand(
     without:str=None,     # a file of ids that are not shown
     unlike:str=None,      # a file of ids that the list shall not be like
     judged:str=None,      # a printed list with a column judged: 0, 1 or a score
-    feedback:float=None,  # how far unlike and judged move the query; .2 without
+    feedback:float=None,  # how far unlike and judged move the query; as validation chose without
     distinct:str=None,    # column=n: at most n items of a value
     diversity:float=None, # from 0, the nearest, to 1, the least alike
     explain:bool=False,   # say what of each score came from where

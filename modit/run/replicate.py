@@ -6,18 +6,14 @@
 __all__ = ['SECOND', 'ANEW', 'second_jobs', 'redraw_second', 'redraw_both', 'replicate']
 
 # %% ../../nbs/run/252_replicate.ipynb #c002
-import contextlib, io, sys
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from importlib import import_module
-from multiprocessing import get_context
 from pathlib import Path
 
-from .graph import has_scores, is_ledger, main_stages, page_job
-from .graph import redraw, redraw_pages, snakemake, stage_jobs
+from .graph import main_stages, page_job, snakemake, stage_jobs
 from .notebooks import experiment_path, experiments
 from .parameters import results_folder
-from .page import open_page, redraw_page
+from .page import is_ledger
+from .redraw import has_scores, redraw, redraw_page, redraw_pages
 from ..report.report import read_reported
 from ..settings import load_settings, repo_root, require
 from ..report.ledger import not_run, update_claims
@@ -40,19 +36,6 @@ def second_jobs(
     pages = [page_job(s, experiment_path(name).stem, seed=SECOND) for name in ANEW]
     return stage_jobs(other, main_stages(other)), {job.output: job for job in pages}
 
-# %% ../../nbs/run/252_replicate.ipynb #c018
-def _judge_again(
-    name:str,    # of an experiment
-    profile:str, # a profile of settings.ini
-) -> list:       # labels of tables, numbers of claims
-    "Publish a page's tables and claims in the second world, from its scores there."
-    p = open_page(name, profile=profile, seed=SECOND)
-    module = import_module(f'modit.experiments.{p.name}')
-    scores = p.scores(module)
-    tables, claims = module.table(scores, p), module.claims(scores, p)
-    p.publish(tables, None, claims)
-    return [*tables, *(claim['id'] for claim in claims)]
-
 # %% ../../nbs/run/252_replicate.ipynb #c020
 def redraw_second(
     profile='mini', # a profile of settings.ini
@@ -66,25 +49,16 @@ def redraw_second(
         print(f'second world: no scores in {where}/cases; `make replicate PROFILE={profile}` makes them')
         return found
     print(f'second world, into {where}:', flush=True)
-    judged = redraw_pages(found, partial(_judge_again, profile=profile), _second_folder(profile))
-    silent = set(read_reported('claims').id).difference(judged)
-    update_claims(_second_folder(profile), not_run(sorted(silent)))
+    judge = partial(redraw_page, figures=False, profile=profile, seed=SECOND)
+    redraw_pages(found, judge, _second_folder(profile))
     return found
 
 # %% ../../nbs/run/252_replicate.ipynb #c021b
-def _second_in_words(profile):
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said): redraw_second(profile)
-    return said.getvalue()
-
 def redraw_both(
-    profile='mini', # a profile of settings.ini
-) -> list:          # names that were redrawn in the first world
+    profile, # of settings.ini
+) -> list:   # names that were redrawn in the first world
     "Redraw both worlds from their scores; raises `ValueError` without scores of the first."
-    if sys.platform != 'linux': return redraw(profile, partial(redraw_second, profile))
-    with ProcessPoolExecutor(1, get_context('fork')) as pool:
-        second = pool.submit(_second_in_words, profile)
-        return redraw(profile, lambda: print(second.result(), end='', flush=True))
+    return redraw(profile, partial(redraw_second, profile))
 
 # %% ../../nbs/run/252_replicate.ipynb #c023
 def replicate(

@@ -4,8 +4,8 @@ r"""The file of a stored result is named after a key: the settings that its stag
 
 # %% auto #0
 __all__ = ['WORLD', 'MODEL', 'FIT', 'SEQUENCES', 'SAMPLER', 'FAN', 'POOL', 'ROUND', 'VALIDATE', 'CORPUS', 'PRETRAIN', 'CPT',
-           'SFT', 'PREFERRED', 'STAGES', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED', 'DISPLAYED', 'Stage', 'stages_of',
-           'check_stage', 'stage_key', 'stage_path']
+           'SFT', 'PREFERRED', 'STAGES', 'FEW', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED', 'DISPLAYED', 'Stage',
+           'stages_of', 'check_stage', 'stage_key', 'stage_path']
 
 # %% ../../nbs/run/217_stages.ipynb #9550b9a0
 from dataclasses import dataclass, fields
@@ -81,6 +81,10 @@ STAGES = dict(
     steps=Stage(PREFERRED, (*_preference_reads(VARIANTS['off_policy']), 'guidance_scales', 'reward_items'),
                 ('steps',), maker='modit.experiments.fan:make_steps'))
 STAGES |= {name: Stage(PREFERRED, _preference_reads(v), _preference_code(v)) for name, v in VARIANTS.items()}
+FEW = (2, 4, 8, 15, 30, 60, 120, 'all') # patterns that later stages are trained on
+_LATER = (*CPT, *SFT, *POOL, *_preference_reads(VARIANTS['off_policy'])) # settings of all later stages
+STAGES |= {f'few_{n}': Stage(('pretrained', 'corpus'), _LATER, ('few',),
+                             maker='modit.experiments.patterns:make_few') for n in FEW}
 GENERATED = ('super_patterns',) # what only the synthetic world has
 FOLDER_STAGES = {name: stage for name, stage in STAGES.items() if name != 'domain'} | dict(
     corpus=Stage((), (*CORPUS, 'dim', 'items'), ('scorer', 'ordering')),

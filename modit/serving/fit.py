@@ -26,8 +26,8 @@ from .bundle import find_items, free_for_model
 from .card import FEW, in_patterns, metrics_of, metrics_table, model_card, verdict_words
 from .proposal import settings_of
 from .retriever import Retriever, stored_retriever
-from .rivals import (choose_depth, choose_moves, classifier_scores, moved, only_moves, parts_of,
-                                  reranked, validation_cases)
+from .rivals import (choose_depth, choose_moves, classifier_scores, forecast_rows, moved,
+                                  only_moves, parts_of, reranked, validation_cases)
 from ..settings import override, require
 from ..store import fingerprint, runs_dir
 from ..training import on_main, processes
@@ -120,7 +120,9 @@ def _scored(retriever, s):
                         'clusters of k-means, which stand in for kinds',
                 patterns=s.of('clusters', name), held=s.of('heldout_clusters', name),
                 valid=s.of('valid_clusters', name))
-    about = retriever.about | dict(data=data, split_key=_split_key(corpus), metrics=metrics, depths=depths)
+    held = on_main(lambda: forecast_rows(corpus, s, retriever.about, retriever.model))
+    about = retriever.about | dict(data=data, split_key=_split_key(corpus), metrics=metrics, depths=depths,
+                                   forecast_test=held)
     scored = replace(retriever, about=about)
     return replace(scored, card=model_card(retriever.settings, about))
 
@@ -158,6 +160,7 @@ def evaluate(
     folder = items or (model if (Path(model)/'embeddings.npy').exists() else find_items(model))
     require(folder, f'{model} lies in no domain\'s folder; name the folder of its items')
     s = override(retriever.settings, folders=[str(find_folder(folder))], **overrides)
+    if overrides and not retriever.model: retriever = stored_retriever(s, retriever.name, None)
     corpus = get_corpus(s, check_stage(s, 'corpus', retriever.name))
     same = _split_key(corpus) == retriever.about.get('split_key') or not retriever.model
     changed = 'items, labels or settings are not those it was fitted on'

@@ -24,12 +24,11 @@ from ..patterns import nearest_centroid
 from ..retrieval import check_embeddings
 from ..run.pipeline import get_corpus, get_domain, get_model
 from ..run.stages import stage_key
-from .bundle import corpus_facts, find_items, read_bundle, save_bundle, settings_alone
+from .bundle import corpus_facts, drift, find_items, read_bundle, save_bundle, settings_alone
 from .catalogue import Catalogue, items_key, items_table, make_catalogue, read_items
 from .forecast import list_forecast
 from .proposal import settings_of
-from .shape import number_in, query_parts, score_parts, shaped_list, split_options
-from .shape import with_feedback
+from .shape import number_in, query_parts, score_parts, shaped_list, split_options, with_feedback
 from .rivals import only_moves, served_facts, trained_patterns
 from ..settings import Settings, require
 from ..sphere import normalize
@@ -122,23 +121,23 @@ def queries(
 # %% ../../nbs/serving/257_retriever.ipynb #c025n
 @patch
 def _moves(self:Retriever, x, given):
-    "Share, step and own for seeds (n, d): what is given, else what validation chose; warns of a new kind."
+    "Split of seeds (n, d); share, step, own: given, else as validation chose; warns of a new kind."
     near, = nearest_centroid(normalize(x.mean(0, keepdims=True)), self.facts['centroids'])
     split = 'item' if near in self.about['trained'] else 'pattern'
     moves = only_moves(self.about['moves']['served'][split]) | given
-    if not self.model or split == 'item': return moves
+    if not self.model or split == 'item': return split, moves
     pattern = f'pattern {self.patterns[near]}, which {self.name} was not trained on'
     how = ', '.join(f'{name} {value:g}' for name, value in moves.items())
     end = 'the list may leave their kind' if moves['share'] else 'the policy is left out'
     warnings.warn(f'the seeds are nearest to {pattern}; with {how} {end}', stacklevel=5)
-    return moves
+    return split, moves
 
 # %% ../../nbs/serving/257_retriever.ipynb #c025q
 @patch
 def _parts(self:Retriever, x, rows, scale=None, share=1., step=0., own=0.):
     "What the query of seeds is the sum of."
     mean = away = normalize(x.mean(0, keepdims=True))
-    query = self.queries([x], scale) if share else mean
+    query = self.queries([x], scale) if share or (scale is not None and not self.model) else mean
     if own:
         n = max(1, len(self.catalogue.ids)//len(self.facts['centroids']))
         around = self.catalogue.items[self.catalogue.nearest(mean, n, x, rows)[1]].mean(0)
@@ -151,14 +150,15 @@ def _question(self:Retriever, seeds, scale, options):
     "Seeds (n, d), their rows, wishes, moves, and what the query is the sum of."
     x, rows = self.seed_vectors(seeds)
     shape, given = split_options(options)
-    moves = self._moves(x, given)
+    split, moves = self._moves(x, given)
     require(self.catalogue or not (shape or moves['own']), f'{self.name}: no items; load it with items')
     if moves['share'] and len(x) > self.settings.prefix_len:
         read = self._reading_order(x)
         names = [self.catalogue.ids[rows[i]] if rows[i] >= 0 else f'vector {i}' for i in read]
         choice = f'{len(x)} seeds, and {self.name} reads {len(read)}: evenly spaced by density'
         warnings.warn(f'{choice}, {", ".join(names)}; all are left out of the list', stacklevel=3)
-    parts = with_feedback(shape, self.catalogue, x, self._parts(x, rows, scale, **moves))
+    usual = self.about.get('feedback', {}).get(split, {}).get('length') # an earlier version has none
+    parts = with_feedback(shape, self.catalogue, x, self._parts(x, rows, scale, **moves), usual)
     return x, rows, shape, moves, parts
 
 # %% ../../nbs/serving/257_retriever.ipynb #q004
@@ -222,11 +222,11 @@ def over(
     dim = np.shape(domain.items)[-1]
     own = f'{self.name} was fitted on {self.settings.dim}; use embeddings of the model that made its own'
     require(dim == self.settings.dim, f'items of dimension {dim}, {own}')
-    catalogue = items if isinstance(items, Catalogue) else make_catalogue(domain, self.settings.index, index)
-    if items_key(catalogue) != self.about['items_key']:
+    goods = items if isinstance(items, Catalogue) else make_catalogue(domain, self.settings.index, index)
+    if items_key(goods) != self.about['items_key']:
         warnings.warn(f'{self.name} was fitted on {self.about["items"]:,} other items; it searches these '
-                      f'{len(catalogue.ids):,}, its scores are of those', stacklevel=3)
-    return replace(self, catalogue=catalogue)
+                      f'{len(goods.ids):,}{drift(goods, self.facts)}; its scores are of those', stacklevel=3)
+    return replace(self, catalogue=goods)
 
 # %% ../../nbs/serving/257_retriever.ipynb #u004
 @patch(cls_method=True)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['OFFERS', 'moved', 'parts_of', 'joint_of_moves', 'trained_patterns', 'validation_cases', 'choose_moves', 'only_moves',
-           'served_facts', 'classifier_scores', 'reranked', 'choose_depth']
+           'choose_feedback', 'served_facts', 'forecast_rows', 'classifier_scores', 'reranked', 'choose_depth']
 
 # %% ../../nbs/serving/251_rivals.ipynb #r002
 from itertools import product
@@ -18,7 +18,7 @@ from ..evaluation import average_pool, sample_cases, serve
 from ..metrics import score_queries
 from ..patterns import ROLES
 from ..retrieval import Flat, search
-from .forecast import fit_forecast, list_facts
+from .forecast import coverage, fit_forecast, list_facts
 from ..settings import Settings
 from ..sphere import normalize
 from ..store import stream
@@ -118,25 +118,85 @@ def choose_moves(
 # a row of `choose_moves` -> what `moved` takes of it
 def only_moves(row): return {name: row[name] for name in ('share', 'step', 'own')}
 
+# %% ../../nbs/serving/251_rivals.ipynb #q01a
+_JUDGED = 10 # rows of a list
+_FARTHER = (.1, .2, .4)
+
+def _marked(corpus, cases, queries):
+    "Which cases have a row not wanted among their first (n,); of these, the rows and where marks grow."
+    first = search(corpus.index, queries, _JUDGED, exclude=cases.sequence)
+    marks = corpus.labels[first] & (corpus.pattern[first] == cases.pattern[:, None])
+    def way(rows, good, seeds):
+        liked = rows[good] if good.any() else seeds
+        return normalize(corpus.items[liked].mean(0) - corpus.items[rows[~good]].mean(0))
+    open_ = ~marks.all(1)
+    parts = zip(first[open_], marks[open_], cases.prefix[open_], strict=True)
+    return open_, first[open_], np.array([way(*part) for part in parts])
+
+# %% ../../nbs/serving/251_rivals.ipynb #q01c2
+def choose_feedback(
+    corpus,  # Corpus
+    cases,   # Cases
+    queries, # (n, d) unit, as served
+    k:int,   # items of the next list
+) -> dict:   # length, validation Joint with and without the move, patterns; None for nothing to mark
+    "How far the marks of a list's first rows move its query: the length of the highest Joint."
+    open_, first, ways = _marked(corpus, cases, queries)
+    if not open_.any(): return dict(length=None, joint=None, without=None, patterns=0)
+    cases = cases[open_]
+    seen = np.concatenate([cases.sequence, first], 1)
+    def joint(length):
+        rows = search(corpus.index, step_along(queries[open_], ways, length), k, exclude=seen)
+        scores = score_queries(rows, corpus.labels, corpus.pattern, cases.pattern)
+        return round(float(scores.joint.mean()), 6)
+    found = {length: joint(length) for length in _FARTHER}
+    best = max(found, key=found.get)
+    return dict(length=best, joint=found[best], without=joint(0.), patterns=len(set(cases.pattern.tolist())))
+
 # %% ../../nbs/serving/251_rivals.ipynb #q002
+def _served_lists(corpus, cases, s, model, moves):
+    "Queries of cases as they are served, and the facts of their lists."
+    queries = moved(**parts_of(corpus, cases, s, model), **only_moves(moves))
+    return queries, list_facts(corpus, cases, queries, s.k)
+
 def served_facts(
     corpus, # Corpus
     s:Settings, # of the run
     model=None, # a policy
     most=100, # lists of a split
-) -> dict: # moves, of `choose_moves`; forecast: attribute and kind, of `fit_forecast`
+) -> dict: # moves and feedback, as chosen for each split; forecast: attribute and kind, of `fit_forecast`
     "What validation says of the lists to be served: how to move the query, and how many will be right."
     moves = choose_moves(corpus, s, model)
     lists = []
+    feedback = {}
     for split, cases in validation_cases(corpus, s, most).items():
-        queries = moved(**parts_of(corpus, cases, s, model), **only_moves(moves['served'][split]))
-        lists.append(list_facts(corpus, cases, queries, s.k))
+        queries, facts = _served_lists(corpus, cases, s, model, moves['served'][split])
+        lists.append(facts)
+        feedback[split] = choose_feedback(corpus, cases[:most//2], queries[:most//2], s.k)
     features, hits, pattern = zip(*lists, strict=True)
     answers = pd.concat([pd.Series(x) for x in hits], axis=1).apply(np.concatenate, axis=1)
     features = np.concatenate(features)
     pattern = np.concatenate(pattern)
     fitted = {what: fit_forecast(features, y, pattern) for what, y in answers.items()}
-    return dict(moves=moves, forecast=fitted)
+    return dict(moves=moves, feedback=feedback, forecast=fitted)
+
+# %% ../../nbs/serving/251_rivals.ipynb #q005
+def forecast_rows(
+    corpus, # Corpus
+    s:Settings, # of the run
+    facts:dict, # of `served_facts`
+    model=None, # a policy
+    most=100, # lists of a split
+) -> list: # of rows: split, what, `coverage`, lists, patterns
+    "How the forecast does on lists of test cases, as they are served."
+    rows = []
+    for split, moves in facts['moves']['served'].items():
+        cases = sample_cases(corpus, split, most, s)
+        features, hits, pattern = _served_lists(corpus, cases, s, model, moves)[1]
+        known = dict(split=split, lists=len(cases), patterns=len(set(pattern.tolist())))
+        rows += [dict(what=what, **coverage(features, y, facts['forecast'][what]), **known)
+                 for what, y in hits.items()]
+    return rows
 
 # %% ../../nbs/serving/251_rivals.ipynb #r019
 def classifier_scores(

@@ -15,6 +15,7 @@ import pandas as pd
 from scipy.stats import t
 
 from ..baselines import along_own, own_directions, steer
+from ..data.synth import domain_constants
 from ..evaluation import average_pool, sample_cases, score_cases
 from .lib.panels import SPLIT_LOOKS, panels
 from .lib.small_worlds import after, kept, paid_by, preferred, scores_path, small, supervised
@@ -115,7 +116,8 @@ def scored(
     asked = {key: x for key, x in p.changed.items() if key not in p.values}
     s = small(p.s, domain, **(asked | point.settings | dict(seed=seed, hppo_rounds=3)))
     given = (point.k or s.k, np.isinf(point.value), p.splits, p.cases, p.etas, p.owns)
-    path = scores_path(s, sorted(point.constants), *given)
+    constants = domain_constants(domain) | dict(point.constants)
+    path = scores_path(s, sorted(constants.items()), *given)
     whole = replace(p.s, seed=seed, dim=s.dim)
     rows = kept(path, partial(trained, point, replace(p, s=s), whole))
     return rows.assign(domain=domain, dial=point.dial, value=point.value, seed=seed)

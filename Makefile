@@ -22,13 +22,16 @@ export MALLOC_TOP_PAD_ := 67108864
 unexport JUPYTER_PATH
 
 .DEFAULT_GOAL := help
-.PHONY: main paper public replicate figures report check test docs links hooks lab bench clean help
+.PHONY: main paper dials public replicate figures report check test docs links hooks lab bench clean help
 
 main: $(STAMP)     ## run the main experiment (data, density, main table, bootstrap) and print the main table
 	@$(BIN)/modit main --profile $(PROFILE)
 
 paper: $(STAMP)    ## run every experiment of the paper
 	@$(BIN)/modit main paper --profile $(PROFILE)
+
+dials: $(STAMP)    ## train in 45 small worlds, to see when preference training pays; goes on where it was stopped
+	@$(BIN)/modit run dials --profile $(PROFILE) --fresh
 
 public: $(STAMP)   ## get, embed and train on WordNet, tweets, icons and WordNet's tree, into figures/public, icons and tree
 	@$(BIN)/modit public

@@ -8,7 +8,7 @@
 from modit.run.cluster import asked_of_slurm
 from modit.run.graph import MAIN_VARIANTS, main_stages, page_job, stage_jobs
 from modit.run.notebooks import experiments
-from modit.run.page import usual_profile
+from modit.run.page import of_paper, usual_profile
 from modit.run.replicate import second_jobs
 from modit.settings import load_settings
 from modit.run.sweep import sweep_jobs
@@ -29,7 +29,7 @@ rule main:
     input: [PAGES[name].output for name in MAIN]
 
 rule paper:
-    input: [job.output for name, job in PAGES.items() if usual_profile(name) == 'mini']
+    input: [job.output for name, job in PAGES.items() if of_paper(name)]
 
 rule public:
     input: [job.output for name, job in PAGES.items() if name in (*PUBLIC, *OF_REAL)]

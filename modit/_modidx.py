@@ -1674,6 +1674,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                 'modit.run.page._bring_looks': ('run/page.html#_bring_looks', 'modit/run/page.py'),
                                 'modit.run.page._read_by': ('run/page.html#_read_by', 'modit/run/page.py'),
                                 'modit.run.page.is_ledger': ('run/page.html#is_ledger', 'modit/run/page.py'),
+                                'modit.run.page.of_paper': ('run/page.html#of_paper', 'modit/run/page.py'),
                                 'modit.run.page.open_page': ('run/page.html#open_page', 'modit/run/page.py'),
                                 'modit.run.page.owner_of': ('run/page.html#owner_of', 'modit/run/page.py'),
                                 'modit.run.page.pages_before': ('run/page.html#pages_before', 'modit/run/page.py'),

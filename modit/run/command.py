@@ -282,12 +282,14 @@ def _bench(
     profile:_Profile='mini',
     race:bool=False,    # against other libraries instead
     growth:bool=False,  # how time and memory grow with size instead; goes on where it was
+    jobs:bool=False,    # what labelling in several processes gains instead
 ):
     "measure speed on this machine"
     s = load_settings(profile)
-    require(not (race and growth), '--race and --growth are two runs; give one of them')
-    if race or growth:
-        page = '262_race.ipynb' if race else '264_growth.ipynb'
+    pages = {'262_race.ipynb': race, '264_growth.ipynb': growth, '269_jobs.ipynb': jobs}
+    asked = [page for page, wanted in pages.items() if wanted]
+    require(len(asked) < 2, '--race, --growth and --jobs are three runs; give one of them')
+    for page in asked:
         out = runs_dir()/profile/'notebooks'/page
         execute(repo_root()/'nbs'/'cost'/page, out, dict(profile=profile, size='full'))
         return print(out)

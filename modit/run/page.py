@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LEDGER', 'COMMITTED', 'Page', 'owner_of', 'open_page', 'restricted', 'read_ledger', 'served', 'is_ledger',
-           'usual_profile', 'pages_before']
+           'usual_profile', 'of_paper', 'pages_before']
 
 # %% ../../nbs/run/240_page.ipynb #c003
 import time
@@ -232,11 +232,14 @@ def is_ledger(name): return bool({*page_constant(name, 'READS')} & {*LEDGER}) # 
 # The profile that a page is run at by default: mini, or that of real data where it asks nothing else.
 def usual_profile(name): return notebook_parameters(experiment_path(name))['profile'][1]
 
+# Does `make paper` run it: not pages of real data, nor one with a line APART, which takes an hour alone.
+def of_paper(name): return usual_profile(name) == 'mini' and not page_constant(name, 'APART', False)
+
 def pages_before(
     name:str, # of an experiment
 ) -> list:    # of experiments
     "The pages that come first; raises `ValueError` for scores that nobody writes."
     own = experiment_path(name).stem
-    if is_ledger(name): return [x for x in experiments() if x < own and usual_profile(x) == 'mini']
+    if is_ledger(name): return [x for x in experiments() if x < own and of_paper(x)]
     owners = {experiment_path(owner_of(score)).stem for score in page_constant(name, 'READS')}
     return sorted(owners - {own})

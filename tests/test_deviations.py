@@ -1,6 +1,5 @@
-"""The page of deviations: its text is what the page would write, its numbers are read and never typed, the
-paper's words are the paper's, and a mistake that was mended leaves the list."""
-import inspect
+"""The page of deviations: its text is what the page would write, its numbers are read and never typed, and the
+paper's words are the paper's."""
 import json
 import os
 import re
@@ -11,7 +10,6 @@ import pandas as pd
 import pytest
 
 from conftest import ROOT
-from modit import evaluation
 from modit.experiments import deviations
 from modit.run.page import open_page
 from modit.report.report import read_reported
@@ -89,23 +87,6 @@ def test_quotes_are_the_papers():
     text = plain(PAPER.read_text())
     quotes = re.findall(r'“([^”]*)”', ' '.join([*LISTED.paper, *LISTED.why]))
     assert len(quotes) > 15 and not [q for q in quotes if q not in text]
-
-
-# ---- mistakes are still there, and are named by the function that makes them
-STILL = {'normal-seeds': lambda s: 'normal_share' not in inspect.getsource(evaluation.sample_cases)}
-
-
-def test_a_mistake_that_was_mended_leaves_the_list(page):
-    mistakes = LISTED[LISTED.status == deviations.STATUSES[0]].id
-    assert set(mistakes) == set(STILL)
-    mended = [name for name, still in STILL.items() if not still(page.s)]
-    assert not mended, f'mended, or moved: correct figures/reported/deviations.csv or STILL: {mended}'
-
-
-def test_functions_that_are_named_exist():
-    index = (ROOT/'modit'/'_modidx.py').read_text()
-    named = {name for text in LISTED.why for name in re.findall(r'`(\w+)`', text)}
-    assert named and not [name for name in named if f'.{name}\'' not in index]
 
 
 # ---- the text

@@ -23,7 +23,7 @@ from ..training import learning_rate
 # %% ../../nbs/experiments/305_deviations.ipynb #c007
 READS = ('data', 'main', 'validation', 'fan_moves', 'density')
 SCORES = ()
-STATUSES = ('mistake, to be mended', 'on purpose', 'scale', 'open in the paper')
+STATUSES = ('on purpose', 'scale', 'open in the paper')
 
 def run(p): return {} # nothing is scored here
 
@@ -165,7 +165,6 @@ def claims(scores, p): return [] # none: no statement of the paper is judged
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c048
 HEADINGS = dict(zip(STATUSES, (
-    ('Mistakes, to be mended', 'Nobody wanted these. They stand here until they are mended.'),
     ('Changed on purpose', 'The paper says how, and here it is done in another way.'),
     ('Forced by size', 'Everything is to run on a laptop. The sizes side by side are at the end.'),
     ('Open in the paper', 'The paper gives no detail, so a choice had to be made.')), strict=True))
@@ -173,8 +172,8 @@ HEADINGS = dict(zip(STATUSES, (
 # %% ../../nbs/experiments/305_deviations.ipynb #c050
 ABOUT = """# What differs from the paper
 
-{total} things differ. Mistakes, to be mended: {n[0]}; changed on purpose: {n[1]}; forced by size: {n[2]}; \
-open in the paper, so that a choice had to be made: {n[3]}.
+{total} things differ. Changed on purpose: {n[0]}; forced by size: {n[1]}; \
+open in the paper, so that a choice had to be made: {n[2]}.
 
 Each row has what the paper says, what is done here at profile `{profile}`, why, and the pages that \
 measured, explain or hold it. A list with slashes has one value a domain. {page} writes this text; its \

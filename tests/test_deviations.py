@@ -1,5 +1,5 @@
-"""The page of deviations: its text is what the page would write, its numbers are read and never typed, and the
-paper's words are the paper's."""
+"""The page of deviations: its text is what the page would write, its numbers are read and never typed,
+and the paper's words are the paper's."""
 import json
 import os
 import re

@@ -62,6 +62,7 @@ SCORES = ('dials',)
 APART = True # `make dials` runs it
 LOOKS = {'own': ("Seeds' direction", 'dark', 'D')}
 
+# %% ../../nbs/experiments/318_dials.ipynb #s318b
 def chosen(
     q:Page,      # of a small world
     corpus,      # Corpus
@@ -138,6 +139,7 @@ GAINS = {
     'round 2 − 1': ('adaptive 2', 'adaptive 1'), 'round 3 − 1': ('adaptive 3', 'adaptive 1'),
     'SFT − own': ('sft', 'own'), 'HPPO − own': ('hppo', 'own')}
 
+# %% ../../nbs/experiments/318_dials.ipynb #s318d
 def by_world(
     rows:pd.DataFrame, # scores of the page
 ) -> pd.DataFrame:     # gain, domain, split, dial, value by seed
@@ -167,15 +169,15 @@ def gains(
 ) -> pd.DataFrame: # gain, domain, split, dial, value, and what `summed` gives
     "Every gain at every point, with its interval (tab-dials-gain, ours)."
     worlds = by_world(rows)
-    found = []
-    for _, points in worlds.groupby(['gain', 'domain', 'split'], sort=False):
-        for place, one in zip(points.index, np.eye(len(points)), strict=True):
-            found.append(dict(zip(worlds.index.names, place, strict=True)) | summed(points, one))
-    return pd.DataFrame(found)
+    found = [(place, summed(points, one))
+             for _, points in worlds.groupby(['gain', 'domain', 'split'], sort=False)
+             for place, one in zip(points.index, np.eye(len(points)), strict=True)]
+    return pd.DataFrame([dict(zip(worlds.index.names, place, strict=True)) | x for place, x in found])
 
 # %% ../../nbs/experiments/318_dials.ipynb #d028
 COLUMNS = ('rate', 'average', 'probe', 'own', 'sft', 'hppo')
 
+# %% ../../nbs/experiments/318_dials.ipynb #s318f
 def table(
     scores, # of `run`
     p:Page, # the run
@@ -195,6 +197,7 @@ def table(
 DIALS = ('cosine', 'pockets', 'neighbours', 'seeds', 'dimensions')
 FALLING = ('cosine', 'seeds') # dials that are turned down
 
+# %% ../../nbs/experiments/318_dials.ipynb #s318h
 def plot(
     scores, # of `run`
     p:Page, # the run
@@ -219,6 +222,7 @@ ASKED = dict(
     B19=('round 3 − 1', None), B20=('HPPO − own', 'pockets'), B21=('HPPO − own', 'seeds'),
     B22=('HPPO − own', 'dimensions'))
 
+# %% ../../nbs/experiments/318_dials.ipynb #s318j
 def rise(
     points:pd.DataFrame, # dial and value of each
     dial:str|None,       # one of DIALS; None: all points alike
@@ -238,10 +242,8 @@ def asked(
     worlds = by_world(scores['dials'])
     found = []
     for name, (gain, dial) in ASKED.items():
-        cells = []
-        for (domain, split), points in worlds.loc[gain].groupby(['domain', 'split']):
-            x = summed(points, rise(points.index.to_frame(), dial))
-            cells.append(dict(domain=domain, split=split) | x)
+        cells = [dict(domain=domain, split=split) | summed(points, rise(points.index.to_frame(), dial))
+                 for (domain, split), points in worlds.loc[gain].groupby(['domain', 'split'])]
         found.append(judge(name, pd.DataFrame(cells)))
     return found
 

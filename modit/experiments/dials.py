@@ -60,7 +60,7 @@ def points(
 READS = ()
 SCORES = ('dials',)
 APART = True # `make dials` runs it
-LOOKS = {'own': ("Seeds' direction", 'dark', 'D')}
+LOOKS = {'own': ('Moved average', 'dark', 'D')}
 
 # %% ../../nbs/experiments/318_dials.ipynb #s318b
 def chosen(
@@ -80,7 +80,7 @@ def untrained(
     q:Page,  # of a small world: etas, owns
     corpus,  # Corpus
 ) -> list:   # of rows of `evaluate`
-    "Score the probe and the seeds' own direction."
+    "Score the probe and the moved average."
     directions = own_directions(corpus, len(corpus.items)//q.s.of('clusters', corpus.name))
     def probe(cases, step): return steer(average_pool(corpus, cases), corpus, step)
     steps = [dict(step=eta) for eta in q.etas]
@@ -189,7 +189,7 @@ def table(
     wide = wide.assign(rate=rows.groupby(place).rate.mean())[list(COLUMNS)].reset_index()
     joint = 'Joint (percent) of small worlds along five dials, mean over seeds; rate: of the attribute.'
     gain = ('Gains in Joint along the dials, in points, with 95% intervals over seeds, their spread pooled '
-            "over worlds; own: the average moved along the predictor and the seeds' own direction.")
+            "over worlds; own: the moved average.")
     return {'tab-dials': Table(wide.rename_axis(columns=None), joint, COLUMNS),
             'tab-dials-gain': Table(gains(rows), gain, ('estimate', 'low', 'high'))}
 

@@ -207,7 +207,7 @@ KINDS = {(1, 1): Look("wanted: a verb, of the seeds' pattern", GREEN), # (attr, 
          (1, 0): Look('a verb, not of the pattern', ORANGE, '^', False), (0, 0): Look('neither', GREY, '_')}
 ROWS = dict(item='Pattern seen in training', pattern='New pattern')
 BESIDE = dict(average='Average', probe='Probe', sft='MO-DiT (SFT)', hppo='HPPO',
-              average_own='Average + probe\n+ own direction')
+              average_own='Moved average')
 
 # %% ../../nbs/experiments/485_lists.ipynb #f002
 def draw_list(

@@ -43,9 +43,9 @@ def offered(
 READS = ('main', 'validation', 'baselines')
 SCORES = ('own_direction',)
 LOOKS = {
-    'sft_own': ("SFT, seeds' direction", 'blue', 'D'),
-    'hppo_own': ("HPPO, seeds' direction", 'black', 'D', False),
-    'average_own': ("Average, seeds' direction", 'dark', 'D')}
+    'sft_own': ('Moved SFT', 'blue', 'D'),
+    'hppo_own': ('Moved HPPO', 'black', 'D', False),
+    'average_own': ('Moved average', 'dark', 'D')}
 
 def run(
     p:Page, # shares, owns, etas, around
@@ -87,7 +87,7 @@ def table(
 ) -> dict:  # label -> Table
     "Joint and Same of the moved queries, and what they are ahead of HPPO (tab:own, tab:own-gain, ours)."
     cases = beside_rivals(scores, 'own_direction')
-    moved = ("Seeds' direction: moved along the probe, then along the direction from what surrounds the "
+    moved = ("Moved: along the probe, then along the direction from what surrounds the "
              'seeds to the seeds; share of the policy and both lengths chosen on validation.')
     gain = f'Minus HPPO as the paper serves it, in points, with 95% intervals. {moved}'
     return {'tab-own': Table(by_method(cases, COLUMNS), f'Joint (percent). {moved}', COLUMNS),

@@ -17,7 +17,7 @@ from ...run.page import Page
 # %% ../../../nbs/experiments/lib/249_gain.ipynb #g039a
 GAIN = dict(average=look('average'), probe=look('probe'), sft=look('sft')._replace(label='MO-DiT (SFT)'),
             hppo=look('hppo'),
-            average_own=Look('Average + probe + own direction', DARK, 'D'))
+            average_own=Look('Moved average', DARK, 'D'))
 
 # %% ../../../nbs/experiments/lib/249_gain.ipynb #g039
 def draw_gain(

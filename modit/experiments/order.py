@@ -70,7 +70,7 @@ def table(
     by_order = by_method(light(cases, p), orders)
     stages = single_domain_stages(cases)
     caption = ('Joint (percent) by training order, single-domain CPT and SFT, '
-               f'light protocol ({p.s.light_cases} cases a split).')
+               f'light protocol ({p.s.light_cases} cases a split). Verdicts use all {p.s.full_cases} cases.')
     older = 'Single-domain stages, full protocol, item split: AUC 0 to 1, the others in percent.'
     return {'tab-order': Table(by_order, caption, orders), 'tab-apporig': Table(stages, older)}
 

@@ -46,10 +46,10 @@ _Overrides = Annotated[str, 'settings that differ, as JSON']
 _Seeds = Annotated[str, 'a file of ids, one a line; .npy: of vectors; -: stdin',
                    dict(opt=True)]
 _Model = Annotated[str, 'a folder that modit fit wrote, or one of a domain']
-_Items = Annotated[str, 'the folder of its domain; the one that the model lies in without']
-_Share = Annotated[float, 'of the policy, from 0 to 1; as validation chose without']
-_Step = Annotated[float, "length along the predictor's weights; likewise"]
-_Own = Annotated[float, 'length away from what surrounds the seeds; likewise']
+_Items = Annotated[str, 'the folder of its domain; by default the one that the model lies in']
+_Share = Annotated[float, 'of the policy, from 0 to 1; by default as validation chose']
+_Step = Annotated[float, "length along the predictor's weights; by default as validation chose"]
+_Own = Annotated[float, 'length away from what surrounds the seeds; by default as validation chose']
 _Conditions = Annotated[str, 'conditions, each in quotes', dict(nargs='+', opt=True)]
 
 # %% ../../nbs/run/270_command.ipynb #c033
@@ -206,14 +206,14 @@ def _expand(
     seeds:_Seeds=None,
     items:_Items=None,
     k:int=100,       # items to print
-    scale:float=None, # guidance scale; that of the settings without
+    scale:float=None, # guidance scale; by default that of the settings
     share:_Share=None, step:_Step=None, own:_Own=None,
     where:_Conditions=None,     # on columns of the items: 'price<20' 'shop=north|south'
     threshold:_Conditions=None, # least score, or on score and density
     without:str=None,     # a file of ids that are not shown
     unlike:str=None,      # a file of ids that the list shall not be like
     judged:str=None,      # a printed list with a column judged: 0, 1 or a score
-    feedback:float=None,  # how far unlike and judged move the query; as validation chose without
+    feedback:float=None,  # how far unlike and judged move the query; by default as validation chose
     distinct:str=None,    # column=n: at most n items of a value
     diversity:float=None, # from 0, the nearest, to 1, the least alike
     explain:bool=False,   # say what of each score came from where
@@ -243,7 +243,7 @@ def _query(
     model:_Model,
     seeds:_Seeds=None,
     items:_Items=None,
-    scale:float=None, # guidance scale; that of the settings without
+    scale:float=None, # guidance scale; by default that of the settings
     share:_Share=None, step:_Step=None, own:_Own=None,
     out:str=None,     # a .npy file to write instead
 ):
@@ -301,7 +301,7 @@ def _bench(
 
 # %% ../../nbs/run/270_command.ipynb #c044c
 def _plan(
-    folder:Annotated[str, dict(nargs='*', opt=False)]=None, # of one's own; without, a profile
+    folder:Annotated[str, dict(nargs='*', opt=False)]=None, # of one's own; by default a profile
     profile:_Profile='mini',
     hours:float=2.,     # in which all is to end
     log:str=None,       # a file with what a run printed, kept to compare with

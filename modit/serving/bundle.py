@@ -116,6 +116,7 @@ def _read_config(folder):
     path = folder/'config.json'
     inside = folder/'model'
     near = inside if (inside/'config.json').exists() else 'a folder that modit fit wrote'
+    require(folder.is_dir(), f'{folder}: no such folder; give {near}')
     require(path.exists(), f'{folder} holds no model (no config.json); give {near}')
     try: config = json.loads(path.read_text())
     except ValueError: config = None

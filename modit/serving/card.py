@@ -102,7 +102,7 @@ def _verdict(split, rows, left_out):
     if left_out: return f'{where} {"" if n < FEW else "training does not pay: "}{left}.'
     joint = rows[rows.metric == 'joint']
     gains = ', '.join(f'{_percent(r)} against `{r.what.partition(" - ")[2]}`' for r in joint.itertuples())
-    if n < FEW: return f'{where} nothing can be judged: {gains} points of Joint.'
+    if n < FEW: return f'{where} there are too few kinds to judge: {gains} points of Joint.'
     pays = 'training pays' if (joint.low > 0).all() else 'training does not pay'
     worse = rows[(rows.metric == 'same') & (rows.high < 0)]
     lost = [what.partition(' - ')[2] for what in worse.what]

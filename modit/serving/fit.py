@@ -80,7 +80,7 @@ def _hope(corpus, s):
     if gain.patterns < FEW: end = f'too few to say whether training pays ({in_patterns(gain.patterns)})'
     elif gain.low > 0: end = 'there is something to train for'
     what = f'{found["untrained"]:.1%} of validation lists is wanted without training'
-    return f'{corpus.name}: {what}, {found["target"]:.1%} at its target: {end}'
+    return f'{corpus.name}: {what}, {found["target"]:.1%} with the training target as query: {end}'
 
 # %% ../../nbs/serving/258_fit.ipynb #c024
 def _say(text): # once for all processes

@@ -91,12 +91,10 @@ def list_forecast(
     scores,      # (k,)
     density,     # (k,) predicted
     seeds,       # (m, d) unit rows
-    plain=True,  # is the list of the sort that the interval was measured on
 ) -> dict:       # the same names: number, at least, at most
     "What is to be expected of a list."
     features = list_features(x, scores, density, normalize(seeds.mean(0)))
-    counts = {what: forecast(features, each) for what, each in fitted.items()}
-    return counts if plain else {what: (count, None, None) for what, (count, *_) in counts.items()}
+    return {what: forecast(features, each) for what, each in fitted.items()}
 
 # %% ../../nbs/serving/247_forecast.ipynb #g003
 def forecast_words(

@@ -28,7 +28,8 @@ from .bundle import corpus_facts, drift, find_items, read_bundle, save_bundle, s
 from .catalogue import Catalogue, items_key, items_table, make_catalogue, read_items
 from .forecast import list_forecast
 from .proposal import settings_of
-from .shape import number_in, query_parts, score_parts, shaped_list, split_options, with_feedback
+from .shape import MOVES, number_in, query_parts, score_parts, shaped_list
+from .shape import split_options, with_feedback
 from .rivals import only_moves, served_facts, trained_patterns
 from ..settings import Settings, require
 from ..sphere import normalize
@@ -190,7 +191,9 @@ def expand(
     table = pd.DataFrame(dict(id=self.catalogue.ids[ids], score=scores, density=self.density(items)))
     table['pattern'] = self.patterns[nearest_centroid(items, self.facts['centroids'])]
     if explain: table = table.join(score_parts(items, parts))
-    count = list_forecast(self.about.get('forecast', {}), items, scores, table.density, x, not shape)
+    usual = not shape and scale is None and not any(options.get(x) is not None for x in MOVES)
+    known = self.about.get('forecast', {}) if usual else {} # made for lists as they are served by default
+    count = list_forecast(known, items, scores, table.density, x)
     table.attrs.update(moves=moves, forecast=count)
     return table if self.catalogue.text is None else table.assign(text=self.catalogue.text[ids])
 

@@ -28,8 +28,7 @@ from .bundle import corpus_facts, drift, find_items, read_bundle, save_bundle, s
 from .catalogue import Catalogue, items_key, items_table, make_catalogue, read_items
 from .forecast import list_forecast
 from .proposal import settings_of
-from .shape import MOVES, number_in, query_parts, score_parts, shaped_list
-from .shape import split_options, with_feedback
+from .shape import number_in, query_parts, score_parts, shaped_list, split_options, with_feedback
 from .rivals import only_moves, served_facts, trained_patterns
 from ..settings import Settings, require
 from ..sphere import normalize
@@ -191,10 +190,8 @@ def expand(
     table = pd.DataFrame(dict(id=self.catalogue.ids[ids], score=scores, density=self.density(items)))
     table['pattern'] = self.patterns[nearest_centroid(items, self.facts['centroids'])]
     if explain: table = table.join(score_parts(items, parts))
-    usual = not shape and scale is None and not any(options.get(x) is not None for x in MOVES)
-    known = self.about.get('forecast', {}) if usual else {} # made for lists as they are served by default
-    count = list_forecast(known, items, scores, table.density, x)
-    table.attrs.update(moves=moves, forecast=count)
+    known = self.about.get('forecast', {}) if all(o is None for o in (scale, *options.values())) else {}
+    table.attrs.update(moves=moves, forecast=list_forecast(known, items, scores, table.density, x))
     return table if self.catalogue.text is None else table.assign(text=self.catalogue.text[ids])
 
 # %% ../../nbs/serving/257_retriever.ipynb #c050

@@ -80,7 +80,7 @@ def by_split(
     return '; '.join(f'{part}: {text}' for part, text in words.items())
 
 # %% ../../nbs/experiments/500_claims.ipynb #h007
-REAL = ('public', 'icons') # profiles of real data
+REAL = ('public', 'icons', 'tree') # profiles of real data
 
 def real_ledger() -> dict: # claims, a row a claim and profile, and claim-cells; empty where nothing was run
     "The ledgers of real data."
@@ -218,14 +218,14 @@ def every_claim(
 HEAD = (
     'Counts of cells. Above, below: the 95% interval of the paired difference excludes 0 (over patterns; on '
     'items over cases too). A claim with two contrasts counts by its weaker one. Real data: two domains of '
-    'WordNet, one of tweets, and icons in two kinds of vectors.')
+    'WordNet, one of tweets, icons in two kinds of vectors, and branches of WordNet.')
 ABOUT = (
     "Statements by what they speak of: the paper's in three classes, and our own. Confirmed: significant in "
     'as many cells as the statement asks for; opposite: not confirmed, and more cells significantly '
     'against it than for it; not seen at this scale: the rest. A second world is drawn from another seed, '
     'with no constant chosen again.')
 ABOUT_REAL = (
-    'The same for real data: WordNet, tweets, icons. Confirmed: by each profile that judged the statement.')
+    'The same for real data: WordNet and its branches, tweets, icons. Confirmed: by each profile that judged the statement.')
 
 def table(
     scores, # with the ledger

@@ -17,7 +17,7 @@ class Entry:
     kind: str        # function, class, method, classmethod, property or data
     name: str        # a method's with its class
     signature: str   # as it is called; a constant's value
-    summary: str     # the docstring without the paper's place
+    summary: str     # the docstring's line without the paper's place
     source: str      # the paper's place, or ''
     parameters: list = field(default_factory=list) # of (name, annotation, default, meaning)
     returns: tuple = ('', '')                      # annotation, meaning
@@ -101,12 +101,13 @@ def comments(
 
 
 def split_source(
-    docstring, # one line
+    docstring, # one line, and below it an example or nothing
 ) -> tuple: # summary, the paper's place or ''
-    "A docstring names its place in the paper in parentheses, most often at its end."
-    for found in re.finditer(r' \(([^()]*(?:\([^()]*\)[^()]*)*)\)', docstring or ''):
-        if PLACE.search(found[1]): return docstring.replace(found[0], '', 1), found[1]
-    return docstring or '', ''
+    "A docstring names its place in the paper in parentheses, most often at the end of its line."
+    line = (docstring or '').partition('\n')[0]
+    for found in re.finditer(r' \(([^()]*(?:\([^()]*\)[^()]*)*)\)', line):
+        if PLACE.search(found[1]): return line.replace(found[0], '', 1), found[1]
+    return line, ''
 
 
 def parameters_of(

@@ -29,6 +29,9 @@ The whole method on a toy domain; nbs/005_method.ipynb explains it line by line:
 The numbers are Joint: of the items that a query retrieves, the share that has the attribute and
 belongs to the seeds' pattern.
 
+`help` shows an example of each name, such as `help(modit.serve)`; `s`, `corpus` and `cases` there are
+those above.
+
 A name is imported when it is first asked for. `modit.pretrain` is a function; the module of this name
 is reached by `from modit.pretrain import continuation_loss`, or as a whole by
 `importlib.import_module('modit.pretrain')`.

@@ -137,7 +137,12 @@ def labelled_pool(
     round_number=1, # round, which decides the cases that are drawn
     label=label_at_once, # the labeller
 ) -> Pool:
-    "The training cases of a round, with labelled candidates (Algorithm 2, lines 3 and 7)."
+    """The training cases of a round, with labelled candidates (Algorithm 2, lines 3 and 7).
+
+    >>> pool = modit.labelled_pool(sft, corpus, s)
+    >>> pool.joint.shape # cases, candidates of each
+    (48, 4)
+    """
     cases = training_cases(corpus, s.hppo_cases, s, 'hppo', round_number)
     def propose(rows):
         fan = fan_candidates(policy, corpus, cases, s, 'round', round_number, rows=rows)

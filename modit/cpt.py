@@ -37,7 +37,10 @@ def continue_pretraining(
     s:Settings,  # those of the sequences, and of the continuation stage
     folder=None, # folder of the checkpoints; None: no checkpoints
 ):               # trained copy, loss of every step
-    "Metric-ordered continuation pretraining over all given domains (L_CPT, stage ii)."
+    """Metric-ordered continuation pretraining over all given domains (L_CPT, stage ii).
+
+    >>> shared, losses = modit.continue_pretraining(base, [corpus], s)
+    """
     model = copy.deepcopy(model)
     names = [c.name for c in corpora]
     rows = [s.of('train_rows', name) for name in names]

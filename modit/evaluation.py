@@ -38,7 +38,12 @@ def sample_cases(
     n:int,      # number of cases
     s:Settings, # seed, and the numbers of cases of the protocols
 ):              # Cases
-    "Cluster-stratified cases of a split; a longer list begins with the shorter one."
+    """Cluster-stratified cases of a split; a longer list begins with the shorter one.
+
+    >>> cases = modit.sample_cases(corpus, 'item', 40, s)
+    >>> cases.prefix.shape # seeds of each case
+    (40, 6)
+    """
     longest = max(n, s.auc_cases, s.density_cases, s.full_cases)
     rng = stream(s.seed, 'cases', corpus.name, split)
     return make_cases(corpus, split, longest, s, rng, stratified=True)[:n]
@@ -48,7 +53,11 @@ def average_pool(
     corpus, # Corpus
     cases,  # Cases
 ) -> np.ndarray: # (n, d) unit queries
-    "Normalised mean of the seeds (Avg.)."
+    """Normalised mean of the seeds (Avg.).
+
+    >>> modit.average_pool(corpus, cases).shape
+    (40, 16)
+    """
     return centroid(corpus.items, cases.prefix)
 
 # %% ../nbs/110_evaluation.ipynb #c014
@@ -98,7 +107,11 @@ def serve(
     scale=None, # guidance scale, by default `guidance_scale`
     block=250,  # cases at a time
 ) -> np.ndarray: # (n, d) one query for each case
-    "Generate the query that is served for every case (sec. Inference)."
+    """Generate the query that is served for every case (sec. Inference).
+
+    >>> modit.serve(run.policy, corpus, cases, s).shape
+    (40, 16)
+    """
     scale = s.guidance_scale if scale is None else scale
     noise = case_noise(len(cases), (1, s.dim), s, corpus.name)
     return queries_in_blocks(model, seeds_of(corpus, cases), noise, scale, s, block)[:, 0]
@@ -121,7 +134,12 @@ def score_cases(
     s:Settings,     # k
     retrieved=None, # number of first cases to score by retrieval; None: all
 ) -> pd.DataFrame:  # case, pattern, attr, same, joint, cond, auc
-    "Per-case metrics of queries, the case's own items excluded."
+    """Per-case metrics of queries, the case's own items excluded.
+
+    >>> scores = modit.score_cases(modit.average_pool(corpus, cases), corpus, cases, s)
+    >>> f'{scores.joint.mean():.2f}'
+    '0.24'
+    """
     head = cases[:len(cases) if retrieved is None else retrieved]
     ids = search(corpus.index, queries[:len(head)], s.k, exclude=head.sequence)
     densities = score_queries(ids, corpus.labels, corpus.pattern, head.pattern)
@@ -143,7 +161,12 @@ def evaluate(
     splits=('item', 'pattern'), # splits to score
     most=None,  # keep only the first cases of a split; None: the protocol's number
 ) -> pd.DataFrame: # CASE_COLUMNS, one row for each case
-    "Score one method on the shared cases of each split (App. B, Evaluation protocols)."
+    """Score one method on the shared cases of each split (App. B, Evaluation protocols).
+
+    >>> average = modit.evaluate(lambda cases: modit.average_pool(corpus, cases), corpus, s, 'average')
+    >>> average.groupby('split').joint.mean().round(2).to_dict()
+    {'item': 0.24, 'pattern': 0.57}
+    """
     retrieved, n = protocol_counts(s, protocol)
     n = max(retrieved, n)
     if most is not None: retrieved, n = min(retrieved, most), min(n, most)

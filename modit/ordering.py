@@ -65,7 +65,12 @@ def prepare_corpus(
     domain,     # an object with name, items (N, d) and attribute (N,)
     s:Settings, # of the run
 ) -> Corpus:
-    "Patterns, holdouts and predicted density of a domain."
+    """Patterns, holdouts and predicted density of a domain.
+
+    >>> corpus = modit.prepare_corpus(domain, s)
+    >>> corpus.density.shape
+    (3000,)
+    """
     name = domain.name
     pattern = patterns_of(domain, s)
     role = holdout_split(domain.attribute, pattern, s, name)

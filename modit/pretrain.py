@@ -63,7 +63,12 @@ def pretrain(
     s:Settings,  # those of the model, and of the pretraining stage
     folder=None, # folder of the checkpoints; None: no checkpoints
 ):               # trained model, loss of every step
-    "Raw-sequence pretraining of a new model (stage i)."
+    """Raw-sequence pretraining of a new model (stage i).
+
+    >>> base, losses = modit.pretrain(modit.synthetic_sessions(s), s)
+    >>> len(losses) == s.pretrain_steps
+    True
+    """
     model = new_model(s)
     def batch(step):
         rng = stream(s.seed, 'pretrain', step)

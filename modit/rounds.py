@@ -218,6 +218,11 @@ def hppo(
     folder=None,     # folder for a checkpoint after each round
     label=label_at_once, # the labeller of later pools
 ) -> Run:
-    "Hybrid-policy preference optimisation of one variant."
+    """Hybrid-policy preference optimisation of one variant.
+
+    >>> run = modit.hppo(sft, corpus, s, pool, modit.VARIANTS['adaptive'])
+    >>> [row['round'] for row in run.history] # of which run.policy is the best
+    [0, 1, 2]
+    """
     if variant.rounds == 1: return single_round(sft, corpus, s, pool, variant, label)
     return iterate(sft, corpus, s, pool, variant, folder, label)

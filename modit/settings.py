@@ -195,7 +195,12 @@ def load_settings(
     path:Path|str|None=None, # a settings file, by default that of `settings_path`
     **overrides,             # settings that differ from the profile
 ) -> Settings:
-    "The settings of a profile; raises `ValueError` for an unknown key, profile or wrong type."
+    """The settings of a profile; raises `ValueError` for an unknown key, profile or wrong type.
+
+    >>> s = modit.load_settings('smoke')
+    >>> modit.load_settings('smoke', k=20).k
+    20
+    """
     cfg = read_profiles(path)
     known = ', '.join(cfg.sections())
     require(profile in cfg.sections(), f'unknown profile {profile!r}; settings.ini has {known}')

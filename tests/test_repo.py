@@ -199,7 +199,8 @@ def change_words(path):
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.FunctionDef | ast.ClassDef) or not ast.get_docstring(node): continue
         said = ast.get_source_segment(text, node.body[0])
-        text = text.replace(said, f'{said[:-1]} Indeed.{said[-1]}  # a comment', 1)
+        mark = '"""' if said.endswith('"""') else said[-1]
+        text = text.replace(said, f'{said.removesuffix(mark)} Indeed.{mark}  # a comment', 1)
     path.write_text(f'# another comment\n{text}\n')
 
 

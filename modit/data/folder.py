@@ -47,7 +47,11 @@ def write_folder(
     sessions=None, # lists of ids
     **columns,  # text, pattern: N of each
 ):
-    "Write embeddings.npy, items.csv and, if there are any, sessions.csv; raises `ValueError` for no table."
+    """Write embeddings.npy, items.csv and, if there are any, sessions.csv; raises `ValueError` for no table.
+
+    >>> ids = [f'shoe{i}' for i in range(len(domain.items))]
+    >>> modit.write_folder('shoes', domain.items, ids, domain.attribute)
+    """
     rows, labels = np.ascontiguousarray(embeddings), np.asarray(attribute)
     require(rows.dtype.kind != 'O', f'embeddings are {rows.dtype}; give one table of numbers')
     if labels.dtype == bool: labels = labels.astype(int)
@@ -113,7 +117,11 @@ def write_table(
     table, # a parquet file, a DataFrame or a `datasets.Dataset`: id, attribute, vectors and other columns
     vector='embedding', # its column of vectors
 ):
-    "Write a folder from one table; raises `ValueError` for a column that is not there."
+    """Write a folder from one table; raises `ValueError` for a column that is not there.
+
+    >>> columns = dict(id=ids, attribute=domain.attribute, embedding=list(domain.items))
+    >>> modit.write_table('boots', pd.DataFrame(columns))
+    """
     if isinstance(table, str | Path): table = _read_table(Path(table))
     if hasattr(table, 'to_pandas'): table = table.to_pandas()
     lacking = [name for name in ('id', 'attribute', vector) if name not in table]

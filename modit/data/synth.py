@@ -160,7 +160,12 @@ def synthetic_domain(
     name:str,   # domain
     path=None,  # file that the items are written to; None: they stay in memory
 ) -> Domain:
-    "A domain of the settings' world."
+    """A domain of the settings' world.
+
+    >>> domain = modit.synthetic_domain(s, 'D3')
+    >>> domain.items.shape
+    (3000, 16)
+    """
     return make_domain(make_world(s), name, s, path=path)
 
 # %% ../../nbs/data/030_synth.ipynb #c035
@@ -192,7 +197,12 @@ def raw_sequences(
 def synthetic_sessions(
     s:Settings, # what the sessions read
 ):     # generator -> (batch, L, d) float32
-    "Fresh raw sessions of the settings' world."
+    """Fresh raw sessions of the settings' world.
+
+    >>> draw = modit.synthetic_sessions(s)
+    >>> draw(np.random.default_rng(0)).shape
+    (32, 8, 16)
+    """
     world = make_world(s)
     return lambda rng: raw_sequences(world, s.batch, s.seq_len, s.session_hop, rng)
 

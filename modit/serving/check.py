@@ -134,7 +134,12 @@ def check_folder(
     scorer='column', # or module:function, for what is not labelled
     dim=None,        # that a model wants
 ) -> tuple[list, list]: # lines, lines of trouble
-    "Everything about a folder: what is wrong, or which settings fit and what to expect."
+    """Everything about a folder: what is wrong, or which settings fit and what to expect.
+
+    >>> lines, trouble = modit.check_folder('shoes', 'smoke')
+    >>> trouble
+    []
+    """
     require(threshold is None or np.isfinite(threshold), f'threshold {threshold}: give a finite number')
     if threshold is not None: write_facts(path, read_facts(path) | dict(threshold=threshold))
     wrong = problems(path, dim, scorer != 'column')

@@ -134,7 +134,13 @@ def fit(
     to=None,        # where the models' folders shall lie; None: each in its domain's folder
     **overrides,    # settings that shall differ
 ) -> list:          # a Retriever for each folder
-    "Train on folders of one's own and save a model for each; raises `ValueError` before it trains."
+    """Train on folders of one's own and save a model for each; raises `ValueError` before it trains.
+
+    >>> shoes, = modit.fit('shoes', 'smoke', stage='sft')
+    [1/4] corpus shoes: start
+    ...
+    shoes: model in .../shoes/model
+    """
     s = settings_of(folders, profile, **overrides)
     require(stage in ('sft', *VARIANTS), f'variant {stage!r} is unknown; use sft, {", ".join(VARIANTS)}')
     targets = {d: Path(to)/d if to else Path(s.of('folders', d))/'model' for d in s.domains}

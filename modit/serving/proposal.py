@@ -103,7 +103,12 @@ def settings_of(
     profile='mini', # what the folders do not say
     **overrides,    # settings that shall differ
 ) -> Settings:
-    "Settings of a profile for domains of one's own; raises `ValueError` when they do not fit together."
+    """Settings of a profile for domains of one's own; raises `ValueError` when they do not fit together.
+
+    >>> own = modit.settings_of(['shoes', 'boots'], 'smoke', k=20)
+    >>> own.domains, own.items, own.k
+    (('shoes', 'boots'), (3000, 3000), 20)
+    """
     folders = [folders] if isinstance(folders, (str, Path)) else list(folders)
     require(folders, 'no folder was given; name one for each domain')
     scorers = overrides.get('scorers') or ['column']*len(folders)

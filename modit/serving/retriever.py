@@ -37,7 +37,12 @@ from ..training import on_main
 # %% ../../nbs/serving/257_retriever.ipynb #c008
 @dataclass(frozen=True)
 class Retriever:
-    "A policy, or none, with what it takes to turn seeds into a list."
+    """A policy, or none, with what it takes to turn seeds into a list.
+
+    >>> shoes = modit.Retriever.load('shoes') # with the model in it, or without training
+    >>> len(shoes.expand(['shoe1', 'shoe2'], k=10))
+    10
+    """
     settings: Settings # of its domain alone
     model: MODiT       # the policy; None: the seeds' average stands in for its query
     facts: dict        # of `corpus_facts`
@@ -55,9 +60,27 @@ class Retriever:
     @cached_property
     def modulations(self) -> list: return step_modulations(self.model, self.settings.ode_steps)
 
-    def density(self, x): return x @ self.facts['probe'] + self.facts['bias'] # (n, d) -> (n,)
+    def density(
+        self,
+        x, # (n, d) unit rows
+    ) -> np.ndarray: # (n,)
+        """Predicted density of vectors.
 
-    def save(self, folder): return save_bundle(folder, self) # made, or an older model in it replaced
+        >>> shoes.density(shoes.catalogue.items).shape
+        (3000,)
+        """
+        return x @ self.facts['probe'] + self.facts['bias']
+
+    def save(
+        self,
+        folder, # made, or an older model in it replaced
+    ): # the folder
+        """Write the model; raises `ValueError` for a folder of other things.
+
+        >>> sorted(path.name for path in shoes.save('model').iterdir())
+        ['README.md', 'config.json', 'facts.safetensors', 'model.safetensors']
+        """
+        return save_bundle(folder, self)
 
 # %% ../../nbs/serving/257_retriever.ipynb #c010
 def stored_retriever(
@@ -82,7 +105,12 @@ def seed_vectors(
     self:Retriever,
     seeds, # ids, or vectors (n, d)
 ) -> tuple[np.ndarray, np.ndarray]: # (n, d) unit rows; (n,) rows of the catalogue, -1 for a vector
-    "Read seeds; raises `ValueError` for what cannot be one."
+    """Read seeds; raises `ValueError` for what cannot be one.
+
+    >>> x, rows = shoes.seed_vectors(['shoe1', 'shoe2'])
+    >>> x.shape, rows.tolist()
+    ((2, 16), [1, 2])
+    """
     seeds = np.asarray(seeds)
     require(seeds.size, f'no seeds; give 1 to {self.settings.prefix_len} ids or vectors')
     if seeds.dtype.kind == 'f':
@@ -107,7 +135,11 @@ def queries(
     lists,      # of seeds, each ids or vectors
     scale=None, # guidance scale, by default the serving scale
 ) -> np.ndarray: # (B, d) unit rows
-    "The query of each list of seeds (sec. Inference); raises `ValueError` for unsound seeds or scale."
+    """The query of each list of seeds (sec. Inference); raises `ValueError` for unsound seeds or scale.
+
+    >>> shoes.queries([['shoe1', 'shoe2'], ['shoe3']]).shape
+    (2, 16)
+    """
     s = self.settings
     require(self.model, f'{self.name} has no policy; leave share and scale away')
     scale = number_in('scale', s.guidance_scale if scale is None else scale, high=1e9)
@@ -169,7 +201,11 @@ def query(
     scale=None, # guidance scale, by default the serving scale
     **options,  # as for `expand`; of the wishes only unlike and judged move it
 ) -> np.ndarray: # (d,) unit, float32
-    "The vector that `expand` searches with, for any index; raises `ValueError` as that does."
+    """The vector that `expand` searches with, for any index; raises `ValueError` as that does.
+
+    >>> shoes.query(['shoe1', 'shoe2']).shape
+    (16,)
+    """
     return sum(self._question(seeds, scale, options)[-1].values())
 
 # %% ../../nbs/serving/257_retriever.ipynb #c029
@@ -182,7 +218,11 @@ def expand(
     explain=False, # add columns that say what of a score came from where
     **options,  # share, step and own, else as validation chose for the kind; and wishes of page shape
 ) -> pd.DataFrame: # id, score, predicted density, nearest pattern, and text where there is one; best first
-    "More items like the seeds, with the attribute. `_question` makes the query, `shaped_list` the list."
+    """More items like the seeds, with the attribute. `_question` makes the query, `shaped_list` the list.
+
+    >>> shoes.expand(['shoe1', 'shoe2'], k=10, without=['shoe3']).columns.tolist()
+    ['id', 'score', 'density', 'pattern']
+    """
     require(self.catalogue, f'{self.name}: no items to search; load it with items')
     x, rows, shape, moves, parts = self._question(seeds, scale, options)
     scores, ids = shaped_list(shape, self.catalogue, sum(parts.values()), k, x, rows, self.density)
@@ -202,7 +242,12 @@ def load(
     items=None, # folder of a domain, or anything with items (N, d), ids, text; None: the folder above
     index=None, # an index over the rows of these items, instead of FAISS
 ) -> Retriever:
-    "Read a model; raises `ValueError` for a foreign or damaged folder, or items of another dimension."
+    """Read a model; raises `ValueError` for a foreign or damaged folder, or items of another dimension.
+
+    >>> shoes = modit.Retriever.load('shoes/model') # its items: those of the folder above
+    >>> shoes.about['stage']
+    'sft'
+    """
     folder = Path(folder)
     bare = (folder/'embeddings.npy').exists()
     if items is None: items = folder if bare else find_items(folder)
@@ -216,7 +261,11 @@ def over(
     items,      # folder with embeddings and ids, anything with items (N, d), ids, text, a Catalogue; or None
     index=None, # an index over their rows, instead of FAISS
 ) -> Retriever:
-    "The same policy over other items; raises `ValueError` for another dimension."
+    """The same policy over other items; raises `ValueError` for another dimension.
+
+    >>> shoes.over('boots').expand(['shoe1', 'shoe2'], k=10).shape
+    (10, 4)
+    """
     if items is None: return replace(self, catalogue=None)
     domain = read_items(items) if isinstance(items, (str, Path)) else items
     dim = np.shape(domain.items)[-1]
@@ -236,6 +285,10 @@ def untrained(
     profile='mini', # what the folder does not say
     **overrides,    # settings that shall differ
 ) -> Retriever:
-    "A retriever of a folder without any training (ours); raises `ValueError` for an unsound folder."
+    """A retriever of a folder without any training (ours); raises `ValueError` for an unsound folder.
+
+    >>> modit.Retriever.untrained('boots', 'smoke').expand(['shoe1', 'shoe2'], k=10).shape
+    (10, 4)
+    """
     s = settings_of(folder, profile, **overrides)
     return stored_retriever(s, s.domains[0], None)

@@ -18,6 +18,7 @@ import torch
 
 from conftest import ROOT, environment
 from modit.run import pipeline, stages
+from modit.run.pipeline import own_domain
 from modit.run.command import main
 from modit.data.folder import (FolderDomain, find_folder, folder_key, open_embeddings, problems, read_facts,
                                read_folder, write_folder, write_table)
@@ -25,7 +26,9 @@ from modit.serving.check import Expectation, check_folder, readings
 from modit.serving.fit import FEW
 from modit.serving.proposal import settings_of
 from modit.serving.proposal import propose, write_facts
+from modit.serving.retriever import Retriever
 from modit.ordering import prepare_corpus
+from modit.evaluation import sample_cases
 from modit.patterns import ROLES
 from modit.retrieval import check_embeddings
 from modit.data.sessions import mixed_sessions, sessions_of
@@ -260,6 +263,39 @@ def test_a_key_is_of_the_content(good, tmp_path):
     assert folder_key(tmp_path/'moved') == key # sessions.csv is still there, and the rest is the same
     write(tmp_path/'moved', pattern=D1.true_pattern, text=IDS[::-1])
     assert folder_key(tmp_path/'moved') != key
+
+
+def drawn(path):
+    "What a folder's name decides: its domain's name, who is held out, and which cases are asked."
+    s = settings_of(path, 'smoke')
+    corpus = prepare_corpus(own_domain(s, s.domains[0]), s)
+    return s.domains[0], corpus.role.tolist(), sample_cases(corpus, 'item', 8, s).sequence.tolist()
+
+
+def test_a_renamed_folder_keeps_its_draws_by_its_name(good, tmp_path, monkeypatch):
+    monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'runs'))
+    before = drawn(good)
+    assert not check_folder(good, 'smoke')[1] and 'name = good' in (good/'domain.ini').read_text()
+    named = shutil.copytree(good, tmp_path/'named')
+    plain = shutil.copytree(good, tmp_path/'plain')
+    (plain/'domain.ini').write_text((good/'domain.ini').read_text().partition('[folder]')[0])
+    assert drawn(good) == drawn(named) == before
+    for ours, theirs in zip(drawn(plain), before, strict=True): assert ours != theirs
+    assert check_folder(named, 'smoke')[0][3:] == check_folder(good, 'smoke')[0][3:]
+    assert 'name = good' in (named/'domain.ini').read_text() # it is kept
+    lists = [Retriever.untrained(path, 'smoke').expand(IDS[:3], k=5).id.tolist() for path in (good, named)]
+    assert lists[0] == lists[1]
+    with pytest.raises(ValueError, match='good good names a domain'): settings_of([good, named], 'smoke')
+
+
+@pytest.mark.parametrize('line, said', [
+    ('name = my shoes', "called 'my shoes'; use letters"), ('name =', "called ''"), ('name = ..', "'..'"),
+    ('name = a/b', "called 'a/b'; use letters, digits, - _ ."), ('nam = shoes', 'has nam under .folder.')])
+def test_a_name_that_is_none_is_refused_in_one_line(good, line, said):
+    (good/'domain.ini').write_text(f'[folder]\n{line}\n')
+    with pytest.raises(ValueError, match=said) as refusal: settings_of(good, 'smoke')
+    assert '\n' not in str(refusal.value)
+    assert check_folder(good, 'smoke')[1] == [str(refusal.value)]
 
 
 # ---- settings

@@ -200,12 +200,7 @@ def own_domain(
     name:str,   # domain
     rows=None,  # file for the items where those of the folder are no unit rows; None: memory
 ):              # FolderDomain
-    """A domain of one's own; raises `ValueError` for an unsound folder, or one that the settings do not fit.
-
-    >>> own = modit.settings_of('shoes', 'smoke')
-    >>> modit.own_domain(own, 'shoes').ids[:2].tolist()
-    ['shoe0', 'shoe1']
-    """
+    "A domain of one's own; raises `ValueError` for an unsound folder, or one that the settings do not fit."
     scorer = scorer_of(s, name)
     domain = read_folder(s.of('folders', name), scorer is not None, rows)
     (n, dim), expected = domain.items.shape, (s.of('items', name), s.dim)

@@ -6,6 +6,7 @@
 __all__ = ['Expectation', 'expect', 'readings', 'check_folder']
 
 # %% ../../nbs/serving/259_check.ipynb #c002
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from ..evaluation import average_pool, sample_cases, score_cases
 from ..ordering import centroid, prepare_corpus
 from ..patterns import ROLES
 from .card import FEW, in_patterns
-from .proposal import propose, settings_of, write_facts
+from .proposal import domain_name, propose, settings_of, write_facts
 from ..settings import Settings, require
 from ..store import named, stream
 
@@ -147,7 +148,7 @@ def check_folder(
     lines = []
     try:
         if scorer != 'column': named(scorer)
-        domain = read_folder(path, scorer != 'column')
+        domain = replace(read_folder(path, scorer != 'column'), name=domain_name(path))
         write_facts(path, propose(domain) | read_facts(path))
         s = settings_of(path, profile, scorers=[scorer])
         lines += [_contents(domain), f'settings that fit are in {path}/{FACTS}; change them there']

@@ -76,7 +76,8 @@ def _hope(corpus, s):
     rows = pd.DataFrame(metrics_of(_scored_lists(lists, corpus, cases, 'item')))
     joint = rows[rows.metric == 'joint'].set_index('what')
     gain, found = joint.loc['target - untrained'], joint.estimate
-    end = f'training is not expected to pay; modit expand {corpus.name} needs none'
+    folder = Path(s.of('folders', corpus.name)).name
+    end = f'training is not expected to pay; modit expand {folder} needs none'
     if gain.patterns < FEW: end = f'too few to say whether training pays ({in_patterns(gain.patterns)})'
     elif gain.low > 0: end = 'there is something to train for'
     what = f'{found["untrained"]:.1%} of validation lists is wanted without training'

@@ -225,7 +225,8 @@ ABOUT = (
     'against it than for it; not seen at this scale: the rest. A second world is drawn from another seed, '
     'with no constant chosen again.')
 ABOUT_REAL = (
-    'The same for real data: WordNet and its branches, tweets, icons. Confirmed: by each profile that judged the statement.')
+    'The same for real data: WordNet and its branches, tweets, icons. '
+    'Confirmed: by each profile that judged the statement.')
 
 def table(
     scores, # with the ledger

@@ -230,7 +230,8 @@ def expand(
     table = pd.DataFrame(dict(id=self.catalogue.ids[ids], score=scores, density=self.density(items)))
     table['pattern'] = self.patterns[nearest_centroid(items, self.facts['centroids'])]
     if explain: table = table.join(score_parts(items, parts))
-    known = self.about.get('forecast', {}) if all(o is None for o in (scale, *options.values())) else {}
+    usual = not shape and scale is None and moves in map(only_moves, self.about['moves']['served'].values())
+    known = self.about.get('forecast', {}) if usual else {}
     table.attrs.update(moves=moves, forecast=list_forecast(known, items, scores, table.density, x))
     return table if self.catalogue.text is None else table.assign(text=self.catalogue.text[ids])
 

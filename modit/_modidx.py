@@ -478,6 +478,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                          'modit.experiments.dials.gains': ('experiments/dials.html#gains', 'modit/experiments/dials.py'),
                                          'modit.experiments.dials.plot': ('experiments/dials.html#plot', 'modit/experiments/dials.py'),
                                          'modit.experiments.dials.points': ('experiments/dials.html#points', 'modit/experiments/dials.py'),
+                                         'modit.experiments.dials.reasons': ( 'experiments/dials.html#reasons',
+                                                                              'modit/experiments/dials.py'),
                                          'modit.experiments.dials.rise': ('experiments/dials.html#rise', 'modit/experiments/dials.py'),
                                          'modit.experiments.dials.run': ('experiments/dials.html#run', 'modit/experiments/dials.py'),
                                          'modit.experiments.dials.scored': ('experiments/dials.html#scored', 'modit/experiments/dials.py'),

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'APART', 'GAINS', 'COLUMNS', 'DIALS', 'FALLING', 'ASKED', 'Point', 'turned', 'points', 'chosen',
            'untrained', 'trained', 'scored', 'run', 'by_world', 'summed', 'gains', 'table', 'plot', 'rise', 'asked',
-           'claims']
+           'claims', 'reasons']
 
 # %% ../../nbs/experiments/318_dials.ipynb #d004
 from dataclasses import replace
@@ -247,3 +247,17 @@ def asked(
     return found
 
 def claims(scores, p): return [x for x in asked(scores) if x['id'] in set(read_reported('claims').id)]
+
+# %% ../../nbs/experiments/318_dials.ipynb #r318b
+def reasons(
+    scores, # of `run`
+    p:Page, # the run
+) -> dict:  # claim -> fields
+    "B17, B18 and B22: relative gains, rewards without noise, and who loses in more dimensions."
+    joint = scores['dials'].query('split == "item"').pivot_table('joint', ['dial', 'value'], 'method')
+    gain = joint.hppo - joint.sft
+    noisy = gain.loc['neighbours'].drop(np.inf)
+    wide = joint.loc['dimensions'].sort_index().pipe(lambda x: x.iloc[-1] - x.iloc[0])
+    return dict(B17=dict(shares=(gain/joint.sft).loc['cosine'].to_numpy()),
+                B18=dict(free=gain.loc['neighbours', np.inf], noisy=noisy.to_numpy()),
+                B22=dict(sft=wide.sft, moved=wide.average_own))

@@ -36,7 +36,7 @@ def cells_of(
     return cells[cells.id == claim]
 
 # %% ../../nbs/experiments/490_why.ipynb #89a4bb95
-OTHERS = ('B01', 'B02', 'B03', 'B10', 'B11', 'B15', 'C01', 'C07', 'C10', 'C16a')
+OTHERS = ('B01', 'B02', 'B03', 'B10', 'B11', 'B15', 'B19', 'C01', 'C07', 'C10', 'C16a')
 
 def power_reasons(
     scores, # of the pages that it reads

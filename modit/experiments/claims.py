@@ -80,7 +80,7 @@ def by_split(
     return '; '.join(f'{part}: {text}' for part, text in words.items())
 
 # %% ../../nbs/experiments/500_claims.ipynb #h007
-REAL = ('public', 'icons', 'tree') # profiles of real data
+REAL = ('public', 'icons', 'tree', 'tree-e5') # profiles of real data
 
 def real_ledger() -> dict: # claims, a row a claim and profile, and claim-cells; empty where nothing was run
     "The ledgers of real data."

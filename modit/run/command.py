@@ -74,9 +74,9 @@ def _public():
     "get and embed the public domains"
     from modit.data.icons import make_icons
     from modit.data.public import PUBLIC, make_public
-    from modit.data.tree import make_tree
+    from modit.data.tree import TREES, make_tree
     for name in PUBLIC: print(make_public(name), flush=True)
-    print(make_tree(), flush=True)
+    for name in TREES: print(make_tree(name), flush=True)
     for name in ('icons', 'icons-plain'): print(make_icons(name), flush=True)
 
 # %% ../../nbs/run/270_command.ipynb #c031

@@ -44,8 +44,7 @@ READS = ('main', 'validation', 'baselines')
 SCORES = ('own_direction',)
 LOOKS = {
     'sft_own': ('Moved SFT', 'blue', 'D'),
-    'hppo_own': ('Moved HPPO', 'black', 'D', False),
-    'average_own': ('Moved average', 'dark', 'D')}
+    'hppo_own': ('Moved HPPO', 'black', 'D', False)}
 
 def run(
     p:Page, # shares, owns, etas, around

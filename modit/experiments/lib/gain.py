@@ -9,15 +9,14 @@ __all__ = ['GAIN', 'draw_gain', 'plot_gain']
 import matplotlib.pyplot as plt
 import numpy as np
 
-from ...report.looks import DARK, Look, legend_of, look, whisker
+from ...report.looks import legend_of, look, whisker
 from ...report.report import beside_rivals
 from ...report.verdicts import aside, contrasts
 from ...run.page import Page
 
 # %% ../../../nbs/experiments/lib/249_gain.ipynb #g039a
 GAIN = dict(average=look('average'), probe=look('probe'), sft=look('sft')._replace(label='MO-DiT (SFT)'),
-            hppo=look('hppo'),
-            average_own=Look('Moved average', DARK, 'D'))
+            hppo=look('hppo'), average_own=look('average_own'))
 
 # %% ../../../nbs/experiments/lib/249_gain.ipynb #g039
 def draw_gain(

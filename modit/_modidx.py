@@ -751,6 +751,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                             'modit/experiments/lib/areas.py')},
             'modit.experiments.lib.beside': { 'modit.experiments.lib.beside.by_class': ( 'experiments/lib/beside.html#by_class',
                                                                                          'modit/experiments/lib/beside.py'),
+                                              'modit.experiments.lib.beside.by_encoder': ( 'experiments/lib/beside.html#by_encoder',
+                                                                                           'modit/experiments/lib/beside.py'),
                                               'modit.experiments.lib.beside.in_second_world': ( 'experiments/lib/beside.html#in_second_world',
                                                                                                 'modit/experiments/lib/beside.py'),
                                               'modit.experiments.lib.beside.paper_rows': ( 'experiments/lib/beside.html#paper_rows',

@@ -2,9 +2,9 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'SECTIONS', 'HEADLINES', 'PARTS', 'REAL', 'VERDICT_AT', 'ID_AT', 'PER_LINE', 'MARKED', 'CAPTION',
-           'HEAD', 'ABOUT', 'ABOUT_REAL', 'run', 'columns_of', 'section', 'grouped', 'in_counts', 'by_split',
-           'real_ledger', 'headlines', 'places', 'draw_claim', 'draw_head', 'plot', 'on_real_data', 'every_claim',
-           'table', 'claims']
+           'HEAD', 'ABOUT', 'ABOUT_REAL', 'ABOUT_ENCODERS', 'run', 'columns_of', 'section', 'grouped', 'in_counts',
+           'by_split', 'real_ledger', 'headlines', 'places', 'draw_claim', 'draw_head', 'plot', 'on_real_data',
+           'every_claim', 'table', 'claims']
 
 # %% ../../nbs/experiments/500_claims.ipynb #c004
 import textwrap
@@ -12,7 +12,7 @@ import textwrap
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from .lib.beside import by_class, second_ledger, sizes
+from .lib.beside import by_class, by_encoder, second_ledger, sizes
 from ..report.ledger import RANK
 from ..report.looks import CONFIRMED, NOT_RUN, NOT_SEEN, OPPOSITE, VERDICTS, WORDS, legend_of
 from ..report.report import Table, figures_dir
@@ -218,7 +218,7 @@ def every_claim(
 HEAD = (
     'Counts of cells. Above, below: the 95% interval of the paired difference excludes 0 (over patterns; on '
     'items over cases too). A claim with two contrasts counts by its weaker one. Real data: two domains of '
-    'WordNet, one of tweets, icons in two kinds of vectors, and branches of WordNet.')
+    'WordNet, one of tweets, icons and branches of WordNet in two kinds of vectors each.')
 ABOUT = (
     "Statements by what they speak of: the paper's in three classes, and our own. Confirmed: significant in "
     'as many cells as the statement asks for; opposite: not confirmed, and more cells significantly '
@@ -227,6 +227,7 @@ ABOUT = (
 ABOUT_REAL = (
     'The same for real data: WordNet and its branches, tweets, icons. '
     'Confirmed: by each profile that judged the statement.')
+ABOUT_ENCODERS = 'Verdicts on branches of WordNet with vectors of two sentence encoders, all else the same.'
 
 def table(
     scores, # with the ledger
@@ -238,6 +239,7 @@ def table(
     counts = by_class(scores['claims'], second_ledger(p).get('claims', ()))
     six = headlines(scores['claim-cells'], real_ledger(), p)
     real = Table(by_class(on_real_data()), ABOUT_REAL)
-    return found | {'tab-classes': Table(counts, ABOUT), 'tab-headline': Table(six, HEAD), 'tab-real': real}
+    return found | {'tab-classes': Table(counts, ABOUT), 'tab-headline': Table(six, HEAD), 'tab-real': real,
+                    'tab-encoders': Table(by_encoder(), ABOUT_ENCODERS)}
 
 def claims(scores, p): return [] # they are the other pages'

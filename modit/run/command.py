@@ -17,7 +17,7 @@ from fastcore.script import anno_parser
 
 from .notebooks import execute, run_notebook, steady_environment
 from ..settings import clone_root, load_settings, repo_root, require
-from ..store import atomic_write, runs_dir, whole_file
+from ..store import runs_dir, whole_file
 
 # %% ../../nbs/run/270_command.ipynb #c005
 def _json(option, text): # what was typed -> names and values
@@ -293,11 +293,8 @@ def _bench(
         out = runs_dir()/profile/'notebooks'/page
         execute(repo_root()/'nbs'/'cost'/page, out, dict(profile=profile, size='full'))
         return print(out)
-    from modit.cost.bench import bench
-    table = bench(s)
-    text = table.to_csv(index=False, float_format='%.4g', lineterminator='\n')
-    atomic_write(repo_root()/'figures'/profile/'bench.csv', text)
-    print(table.to_string(index=False))
+    from modit.cost.bench import write_bench
+    print(write_bench(s).to_string(index=False))
 
 # %% ../../nbs/run/270_command.ipynb #c044c
 def _plan(

@@ -256,7 +256,8 @@ def plot_found(
         mine = lists[(lists.domain == PICTURED) & (lists.split == split)]
         seeds = mine[mine.method == 'seeds']
         parts = seeds.tail(p.first), *(mine[mine.method == m].head(p.first) for m in ('average', 'hppo'))
-        headings = f'the last {len(parts[0])} of {len(seeds)} seeds', 'averaging finds', 'modit (HPPO) finds'
+        last = 'the' if len(parts[0]) == len(seeds) else f'the last {len(parts[0])} of'
+        headings = f'{last} {len(seeds)} seeds', 'averaging finds', 'modit (HPPO) finds'
         starts = ROWS[split], '', ''
         for ax, items, *title in zip(row[:3], parts, starts, headings, strict=True):
             draw_list(ax, items, '\n'.join(title))

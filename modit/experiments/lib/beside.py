@@ -105,5 +105,5 @@ def by_encoder() -> pd.DataFrame: # a row a claim that both judged; empty where 
     if not all(x.exists() for x in paths.values()): return pd.DataFrame(columns=['id', 'statement'])
     claims = {name: pd.read_csv(path).set_index('id') for name, path in paths.items()}
     words = pd.DataFrame({ENCODERS[name]: x.verdict for name, x in claims.items()}).dropna()
-    same = words.nunique(axis=1).eq(1).map({True: 'yes', False: 'no'}).rename('same')
-    return claims['tree'][['statement']].join([words, same], how='inner').reset_index()
+    alike = words.nunique(axis=1).eq(1).map({True: 'yes', False: 'no'}).rename('alike')
+    return claims['tree'][['statement']].join([words, alike], how='inner').reset_index()

@@ -83,7 +83,8 @@ def products_alone(
     products, # of `products_of`
 ): # a call
     "Nothing but these products, one after the other, as a call."
-    factors = {layout: _random(*layout) for layout in {*chain(*(x[:2] for x in products))}}
+    pairs = [x[:2] for x in products]
+    factors = {layout: _random(*layout) for layout in {*chain(*pairs)}}
     results = {layout: torch.empty_strided(*layout) for *_, layout in products}
     ready = [(factors[a], factors[b], results[out]) for a, b, out in products]
     def multiply():

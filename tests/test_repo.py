@@ -129,7 +129,7 @@ def test_every_setting_is_read_somewhere():
 def test_the_list_of_words_names_every_profile():
     words = json.loads((ROOT/'nbs'/'000_vocabulary.ipynb').read_text())['cells'][3]['source']
     (row,) = [line for line in words if line.startswith('| profile |')]
-    assert set(re.findall(r'`(\w+)`', row)) == set(read_profiles().sections())
+    assert set(re.findall(r'`([\w-]+)`', row)) == set(read_profiles().sections())
 
 
 # ---- the store

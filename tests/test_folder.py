@@ -365,6 +365,16 @@ def test_check_says_what_to_expect_and_keeps_what_stands_there(good):
     assert 'anchors = 300' in (good/'domain.ini').read_text()
     for words in ('neighbours of positives', 'Joint', 'probe finds', 'modit fit'):
         assert sum(words in line for line in lines) == 1
+    s = settings_of(good, 'smoke')
+    corpus = prepare_corpus(own_domain(s, 'good'), s)
+    kinds = sample_cases(corpus, 'valid', s.valid_cases, s).pattern
+    training = corpus.pattern[corpus.attribute & (corpus.role == ROLES.index('train'))]
+    known, new = 0, 0
+    for kind in set(kinds):
+        if (training == kind).sum() >= s.seq_len: known += 1
+        else: new += 1
+    said = f'({len(kinds)} cases of {known} trained pattern{"s"*(known > 1)} and {new} new pattern'
+    assert known and new and said in ''.join(lines)
 
 
 @pytest.mark.parametrize('facts, said', [
@@ -383,7 +393,9 @@ def test_a_few_patterns_are_no_verdict(n, said):
     joint = dict(average=.1, probe=.1, tail=.5)
     cases = pd.DataFrame([dict(pattern=i, method=x, joint=y) for i in range(n) for x, y in joint.items()])
     predictor = pd.DataFrame(dict(spearman=.5), ['pattern-out'])
-    lines = readings(Expectation(dict(base_rate=.1, density_at_positives=.3), predictor, cases))
+    facts = dict(base_rate=.1, density_at_positives=.3, trained=[0])
+    lines = readings(Expectation(facts, predictor, cases))
+    assert f'({n} cases of 1 trained pattern and {n - 1} new pattern' in lines[2]
     assert said in lines[2] and (f'({n} patterns)' in lines[2]) == (n < FEW)
 
 

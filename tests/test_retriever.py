@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from huggingface_hub import ModelCard
 
 from conftest import ROOT, environment
 from modit.evaluation import case_noise
@@ -166,6 +167,9 @@ def test_any_index_that_searches_will_do(loaded, shoes):
     (['shoe 1', 'shoe 1'], {}, "'shoe 1' is given twice"), ([], {}, 'no seeds; give 1 to 6'),
     (np.ones((2, 5)), {}, 'dimension 5, expected 16'), (np.full((1, 16), np.inf), {}, 'row 0 is not finite'),
     (np.zeros((3, 16)), {}, 'row 0 is all zeros'), (['shoe 1'], dict(k=0), 'k: 0 items asked'),
+    (np.ones((2, 5), int), {}, 'dimension 5, expected 16'), (np.ones((1, 2, 16)), {}, 'a table of rows'),
+    ([['shoe 1']], {}, 'neither ids nor vectors of 16'), ([1, [2]], {}, 'neither ids nor vectors of 16'),
+    (['shoe 1'], dict(k=True), 'k: True items asked'),
     (['shoe 1'], dict(k=3000), '2999 are left'),
     (['shoe 1'], dict(scale=-1, share=1.), 'scale -1 is out of range'),
     (['shoe 1'], dict(scale=float('nan'), share=1.), 'scale nan'),
@@ -252,8 +256,31 @@ def test_settings_and_weights_that_do_not_fit_are_refused(copied):
         with pytest.raises(ValueError, match=said): Retriever.load(copied)
     rewritten(copied, settings={k: v for k, v in settings.items() if k != 'k'})
     with pytest.raises(ValueError, match='another version.*k'): Retriever.load(copied)
+    files = json.loads((copied/'config.json').read_text())['files']
     rewritten(copied, settings=settings, files={})
     with pytest.raises(ValueError, match='no weights'): Retriever.load(copied)
+    rewritten(copied, files={'model.safetensors': files['model.safetensors']})
+    with pytest.raises(ValueError, match='no facts.safetensors'): Retriever.load(copied)
+
+
+@pytest.mark.parametrize('changes, said', [
+    (dict(files={'../../ids': '0'*64}), r'damaged \(ids\)'), (dict(files=3), 'lacks settings, about'),
+    (dict(files={'facts.safetensors': 5}), r'damaged \(facts'), (dict(settings=[]), 'lacks settings'),
+    (dict(about=None), 'lacks settings, about'),
+    (dict(about=dict(stage='sft')), 'lacks items, items_key, moves, trained')])
+def test_a_config_made_by_hand_is_refused_in_one_line(copied, shoes, changes, said):
+    rewritten(copied, **changes)
+    with pytest.raises(ValueError, match=said) as refusal: Retriever.load(copied, shoes)
+    assert '\n' not in str(refusal.value)
+
+
+def test_what_lies_beside_a_model_is_never_opened(copied, shoes, loaded):
+    (copied/'model.pkl').write_bytes(b'cos\nsystem\n')
+    (copied/'foreign.safetensors').write_bytes(b'x')
+    found = Retriever.load(copied, shoes).expand(['shoe 1'], 5)
+    pd.testing.assert_frame_equal(found, loaded.expand(['shoe 1'], 5))
+    (copied/'model.safetensors').write_bytes(b'cos\nsystem\n') # a pickle in the place of the weights
+    with pytest.raises(ValueError, match=r'damaged \(model.safetensors\)'): Retriever.load(copied, shoes)
 
 
 def test_items_of_another_kind_are_refused_and_other_items_told(loaded, shoes):
@@ -365,6 +392,8 @@ def test_the_card_has_the_scores_and_evaluation_repeats_them(loaded, shoes):
         assert abs(rows[split, 'served - average', 'joint'] - gain) < 2e-6
     for word in ('## Data', '## Metrics', '## Limits', '## Broader impact', '3,000 items'):
         assert word in loaded.card
+    head = ModelCard(loaded.card, ignore_metadata_errors=False).data # as a hub of models reads it
+    assert head.library_name == 'modit' and 'retrieval' in head.tags
     s = override(loaded.settings, folders=[str(shoes)])
     assert f'{get_corpus(s, "shoes").attribute.mean():.1%} have the attribute' in loaded.card
 

@@ -13,6 +13,7 @@ from modit import synthetic_domain
 from modit.data.folder import write_folder
 from modit.run.command import main
 from modit.serving import catalogue
+from modit.serving.catalogue import OneQuery
 from modit.serving.forecast import fit_forecast, forecast
 from modit.serving.shape import (
     POOL, Shape, contrast, distinct, diverse, moved_by, nearest, query_parts, score_parts, shaped_list,
@@ -55,6 +56,21 @@ def test_the_nearest_are_those_of_a_sort_of_everything(seed, k):
     assert nearest(half, query, k, allowed)[1].tolist() == by_hand[:k]
 
 
+@pytest.mark.parametrize('seed', SEEDS)
+@pytest.mark.parametrize('share', [.9, .3, .01])
+def test_half_precision_first_changes_no_shaped_list(seed, share):
+    items, query, columns, _ = drawn(seed, 4000)
+    quick = OneQuery(items, many=1)
+    allowed = np.random.default_rng(seed).random(len(items)) < share
+    order = [i for i in ranked(items, query) if allowed[i]]
+    assert nearest(items, query, 20, allowed, quick.candidates)[1].tolist() == order[:20]
+    read = len(quick.candidates(query, 20, allowed)[0])
+    assert read < allowed.sum() or share == .01, 'all were compared'
+    ours = distinct(items, query, 20, allowed, columns['price'], 1, quick.candidates)[1]
+    assert ours.tolist() == distinct(items, query, 20, allowed, columns['price'], 1)[1].tolist()
+    assert nearest(items[:9], query, 5, np.zeros(9, bool), quick.candidates)[1].tolist() == []
+
+
 def test_where_nothing_may_be_shown_the_list_is_empty():
     items, query, columns, _ = drawn(0)
     assert nearest(items, query, 5, np.zeros(len(items), bool))[1].tolist() == []
@@ -86,6 +102,13 @@ def test_a_blank_is_below_and_above_nothing_and_words_with_signs_are_words():
     assert where(columns, 'a b=x=y').tolist() == [True, False, False, True]
     assert where(columns, 'flag=True').tolist() == [True, False, False, True]
     assert where(columns, "a b=__import__('os')").sum() == 0 # read, never executed
+    other = pd.DataFrame(dict(half=np.float32([.1, .3, np.nan]), tags=[['a'], None, ['a', 'b']],
+                              count=pd.array([1, None, 3], 'Int64')))
+    assert where(other, 'half<=.3').tolist() == [True, True, False] # as it is printed
+    assert where(other, 'count>=1').tolist() == [True, False, True]
+    assert where(other, "tags=['a']").tolist() == [True, False, False]
+    with pytest.raises(ValueError, match="half holds 'inf', which is no number"):
+        where(other.assign(half=np.inf), 'half<1')
 
 
 @pytest.mark.parametrize('seed', SEEDS)
@@ -145,6 +168,7 @@ class Goods:
     "A catalogue as far as wishes ask for it."
     def __init__(self, seed):
         self.items, self.query, self.columns, self.hidden = drawn(seed)
+        self.among = None
         self.ids = [f'item {i}' for i in range(len(self.items))]
 
     def rows_of(self, names, what='seed'):
@@ -216,7 +240,9 @@ def test_fewer_than_asked_are_told_in_one_line():
     (dict(judged=dict(cap=1)), "id 'cap'"), (dict(judged={'item 1': 'good'}), 'give 0, 1 or a score'),
     (dict(judged={'item 1': float('nan')}), 'give 0, 1'), (dict(judged=['item 1']), 'give marks by id'),
     (dict(distinct='town'), "no column 'town'; the columns are"),
-    (dict(distinct=dict(shop='few')), 'give 1 or more'), (dict(distinct=['shop']), 'give one column'),
+    (dict(distinct=dict(shop='few')), 'give 1, 2 or more'),
+    (dict(distinct=dict(shop=2.5)), 'no whole number'),
+    (dict(distinct=dict(shop='inf')), 'no whole number'), (dict(distinct=['shop']), 'give one column'),
     (dict(diversity=1.1), 'a number from 0 to 1'), (dict(diversity='x'), 'a number from 0 to 1'),
     (dict(feedback='far'), 'a number from 0 to 10'), (dict(wear=1), "'wear' is no option of a list")])
 def test_a_wish_that_cannot_be_met_is_refused_in_one_line(wish, said):

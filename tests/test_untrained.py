@@ -182,6 +182,14 @@ def test_a_folder_without_a_model_is_measured(shoes):
     table = evaluate(shoes, asked=dict(own=.6))
     ways = ['average', 'classifier', 'untrained', 'asked']
     assert table[table.split == 'item'].what.tolist() == [*ways, *[f'asked - {way}' for way in ways[:-1]]]
+    s = settings_of(shoes)
+    for split, kind in (('item', 'trained'), ('pattern', 'new')):
+        cases = sample_cases(get_corpus(s, 'shoes'), split, s.density_cases, s)
+        n = len(set(cases.pattern))
+        said, = set(table[table.split == split].over)
+        assert said.startswith(f'{len(cases)} cases of {n} {kind} pattern{"s"*(n > 1)}')
+    for asked, said in ((dict(share=.5), 'no policy'), (dict(own=-1), 'own -1 is out of range')):
+        with pytest.raises(ValueError, match=said): evaluate(shoes, asked=asked)
     for asked in (dict(share=.5), dict(scale=2.)):
         with pytest.raises(ValueError, match='no policy'): Retriever.load(shoes).expand(['shoe 1'], **asked)
 
@@ -244,6 +252,10 @@ def test_fit_says_before_and_after_whether_training_pays(shoes, tmp_path, capsys
     before = [i for i, line in enumerate(lines) if 'without training' in line and 'target' in line]
     begins = [i for i, line in enumerate(lines) if 'pretrained: start' in line]
     assert len(before) == len(begins) == 1 and before < begins
+    s = settings_of(shoes, 'smoke', **TINY)
+    kinds = rivals.validation_cases(get_corpus(s, 'shoes'), s)['item'].pattern # here all are new
+    new = set(kinds) - set(rivals.trained_patterns(get_corpus(s, 'shoes'), s))
+    assert new == set(kinds) and f'({len(kinds)} cases of {len(new)} new pattern' in lines[before[0]]
     after = [line for line in lines if line.startswith('shoes: On kinds seen in training')]
     assert len(after) == 1 and after[0].removeprefix('shoes: ') in model.card
     for split in ('item', 'pattern'):

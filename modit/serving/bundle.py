@@ -124,8 +124,10 @@ def _read_config(folder):
     require(ours, f'{path} is not of a modit retriever; give a folder that modit fit wrote')
     other = f'{path} has format {config["format"]!r}; this version reads {_FORMAT!r}, fit it again'
     require(config['format'] == _FORMAT, other)
+    parts = [config.get(name) for name in ('settings', 'about', 'files')]
+    require(all(isinstance(x, dict) for x in parts), f'{path} lacks settings, about or files; fit it again')
     damaged = [] if config.get('sha256') == _config_hash(config) else ['config.json']
-    for name, digest in config.get('files', {}).items():
+    for name, digest in config['files'].items():
         file = folder/Path(name).name
         if not file.exists() or _file_hash(file) != digest: damaged.append(file.name)
     require(not damaged, f'{folder} is damaged ({", ".join(damaged)}); copy or fit it again')
@@ -151,6 +153,7 @@ def _read_model(folder, s, files, stage):
 # %% ../../nbs/serving/254_bundle.ipynb #b010
 def read_bundle(
     folder, # of a model
+    needed=(), # names that about or facts have to have
 ) -> dict:  # settings, model, facts, about, card
     "What `save_bundle` wrote; raises `ValueError` for a foreign or damaged folder."
     folder = Path(folder)
@@ -160,7 +163,11 @@ def read_bundle(
     card = folder/'README.md'
     about = config['about']
     model = _read_model(folder, s, config['files'], about.get('stage', ''))
-    return dict(settings=s, model=model, about=about, facts=load_arrays(folder/'facts.safetensors')[0],
+    require('facts.safetensors' in config['files'], f'{folder} has no facts.safetensors; fit it again')
+    facts = load_arrays(folder/'facts.safetensors')[0]
+    lacking = ', '.join(name for name in needed if name not in {*about, *facts})
+    require(not lacking, f'{folder} lacks {lacking}; fit it again')
+    return dict(settings=s, model=model, about=about, facts=facts,
                 card=card.read_text() if card.exists() else '')
 
 # %% ../../nbs/serving/254_bundle.ipynb #b013

@@ -38,23 +38,40 @@ class OneQuery:
         self.half = faiss.IndexScalarQuantizer(items.shape[1], faiss.ScalarQuantizer.QT_fp16, product)
         self.half.add(np.asarray(items))
 
-    def _candidates(self, query, k, spare=64):
-        "Rows that may be among the k nearest, and their scores."
-        if self.half is not None and k + spare < len(self.items):
-            rough, rows = (a[0] for a in self.half.search(query[None], k + spare))
-            scores = self.items[rows] @ query
-            if np.partition(scores, -k)[-k] > rough.min() + _ROUNDING: return rows, scores
-        return np.arange(len(self.items)), np.asarray(self.items @ query)
+# %% ../../nbs/serving/256_catalogue.ipynb #c04ab
+def _only(allowed): # rows that FAISS reads; None: all
+    if allowed is None: return None
+    return faiss.SearchParameters(sel=faiss.IDSelectorBitmap(np.packbits(allowed, bitorder='little')))
 
-    def search(self,
-        queries, # (1, d) unit
-        k:int,   # how many neighbours, at most N
-    ) -> tuple[np.ndarray, np.ndarray]: # scores (1, k) descending, rows (1, k)
-        "The k nearest items of a query by inner product."
-        rows, scores = self._candidates(queries[0], k)
-        near = np.argpartition(scores, -k)[-k:]
-        near = near[np.lexsort((rows[near], -scores[near]))]
-        return scores[near][None], rows[near][None]
+@patch
+def candidates(
+    self:OneQuery,
+    query,   # (d,) unit, float32
+    k:int,   # items, at most as many as are allowed
+    allowed=None, # (N,) bool, which may be found; None: all
+    spare=64, # more items that are compared again
+) -> tuple[np.ndarray, np.ndarray]: # rows and their scores
+    "All that may be among the k nearest."
+    n = len(self.items) if allowed is None else int(allowed.sum())
+    if self.half is not None and k + spare < n:
+        rough, rows = (a[0] for a in self.half.search(query[None], k + spare, params=_only(allowed)))
+        scores = self.items[rows] @ query
+        if np.partition(scores, -k)[-k] > rough.min() + _ROUNDING: return rows, scores
+    rows = np.arange(len(self.items)) if allowed is None else np.flatnonzero(allowed)
+    return rows, np.asarray(self.items @ query)[rows]
+
+# %% ../../nbs/serving/256_catalogue.ipynb #c04ac
+@patch
+def search(
+    self:OneQuery,
+    queries, # (1, d) unit
+    k:int,   # how many neighbours, at most N
+) -> tuple[np.ndarray, np.ndarray]: # scores (1, k) descending, rows (1, k)
+    "The k nearest items of a query by inner product."
+    rows, scores = self.candidates(queries[0], k)
+    near = np.argpartition(scores, -k)[-k:]
+    near = near[np.lexsort((rows[near], -scores[near]))]
+    return scores[near][None], rows[near][None]
 
 # %% ../../nbs/serving/256_catalogue.ipynb #c005
 @dataclass(frozen=True)
@@ -160,6 +177,19 @@ def nearest(
         fetch *= 2
     require(k <= other.sum(), f'k: {k} items asked, and {other.sum()} are left beside the seeds; lower k')
     return scores[other][:k], ids[other][:k]
+
+# %% ../../nbs/serving/256_catalogue.ipynb #n005
+@patch
+def among(
+    self:Catalogue,
+    query,   # (d,) unit, float32
+    k:int,   # items, at most as many as are allowed
+    allowed, # (N,) bool
+) -> tuple[np.ndarray, np.ndarray]: # rows and their scores
+    "All that may be among the k nearest of the allowed items."
+    engine = getattr(self.index, 'index', None)
+    plain = engine if isinstance(engine, OneQuery) else OneQuery(self.items, np.inf)
+    return plain.candidates(query, k, allowed)
 
 # %% ../../nbs/serving/256_catalogue.ipynb #c013
 def items_key(

@@ -19,25 +19,27 @@ from ..density import recall_density, validate_predictor
 from ..evaluation import average_pool, sample_cases, score_cases
 from ..ordering import centroid, prepare_corpus
 from ..patterns import ROLES
-from .card import FEW, in_patterns
+from .card import FEW, in_cases, in_patterns
 from .proposal import domain_name, propose, settings_of, write_facts
+from .rivals import trained_patterns
 from ..settings import Settings, require
 from ..store import named, stream
 
 # %% ../../nbs/serving/259_check.ipynb #c019
 class Expectation(NamedTuple):
     "What can be known of a domain before training."
-    facts: dict             # base_rate and density_at_positives
+    facts: dict             # base_rate, density_at_positives, and trained: patterns to be trained on
     predictor: pd.DataFrame # a row a split: auc2080, spearman, lift
     cases: pd.DataFrame     # a row a validation case and method: pattern, attr, same, joint
 
 # %% ../../nbs/serving/259_check.ipynb #c020
 def _density_facts(corpus, s, most=500):
-    "Share of positives everywhere, and among the neighbours of some training positives."
+    "Share of positives everywhere, and among the neighbours of some training positives; trained patterns."
     seen = np.flatnonzero((corpus.role == ROLES.index('train')) & corpus.attribute)
     some = stream(s.seed, 'headroom', corpus.name, 'positives').permutation(seen)[:most]
     near = float(recall_density(corpus.index, some, corpus.labels, s.k).mean())
-    return dict(base_rate=float(corpus.attribute.mean()), density_at_positives=near)
+    return dict(base_rate=float(corpus.attribute.mean()), density_at_positives=near,
+                trained=trained_patterns(corpus, s))
 
 # %% ../../nbs/serving/259_check.ipynb #c022
 def _groups_of_patterns(corpus, most=20):
@@ -104,10 +106,12 @@ def readings(
                    f'no room for a model that {in_patterns(gain[-1])} can show')
     step = _judged(_gain(hopes.cases, 'tail', 'probe'), 'which is better', 'less than the tail',
                    'a step along one direction may do as well')
+    over = in_cases(hopes.cases.pattern[hopes.cases.method == 'average'], hopes.facts['trained'])
     return [f'{base:.1%} of the items are positive, and {near:.1%} of the neighbours of positives: '
             f'the embedding {sees} the attribute',
             f'the predictor ranks items of new patterns with a correlation of {rank:.2f}: {ordered}',
-            f'averaging finds {joint["average"]:.1%} Joint, the hidden tail {joint["tail"]:.1%}: {room}',
+            f'averaging finds {joint["average"]:.1%} Joint, the hidden tail {joint["tail"]:.1%} '
+            f'({over} of the validation slice): {room}',
             f'the probe finds {joint["probe"]:.1%}: {step}']
 
 # %% ../../nbs/serving/259_check.ipynb #c037

@@ -23,11 +23,13 @@ from ..retrieval import search
 from ..run.pipeline import get_corpus, get_domain, make_stage, one_at_a_time
 from ..run.stages import check_stage, stage_path
 from .bundle import find_items, free_for_model
-from .card import FEW, in_patterns, metrics_of, metrics_table, model_card, verdict_words
+from .card import (FEW, in_cases, in_patterns, metrics_of, metrics_table, model_card,
+                                verdict_words)
 from .proposal import settings_of
 from .retriever import Retriever, stored_retriever
 from .rivals import (choose_depth, choose_moves, classifier_scores, forecast_rows, moved,
-                                  only_moves, parts_of, reranked, validation_cases)
+                                  only_moves, parts_of, reranked, trained_patterns, validation_cases)
+from .shape import split_options
 from ..settings import override, require
 from ..store import fingerprint, runs_dir
 from ..training import on_main, processes
@@ -80,7 +82,8 @@ def _hope(corpus, s):
     end = f'training is not expected to pay; modit expand {folder} needs none'
     if gain.patterns < FEW: end = f'too few to say whether training pays ({in_patterns(gain.patterns)})'
     elif gain.low > 0: end = 'there is something to train for'
-    what = f'{found["untrained"]:.1%} of validation lists is wanted without training'
+    over = in_cases(cases.pattern, trained_patterns(corpus, s))
+    what = f'{found["untrained"]:.1%} of validation lists ({over}) is wanted without training'
     return f'{corpus.name}: {what}, {found["target"]:.1%} with the training target as query: {end}'
 
 # %% ../../nbs/serving/258_fit.ipynb #c024
@@ -162,8 +165,10 @@ def evaluate(
     asked=None,  # share, step or own, to be measured beside what is served
     **overrides, # settings that shall differ, such as full_cases or a scorer
 ) -> pd.DataFrame: # split, what, attr, same, joint, over: in percent, with intervals
-    "Score a model on its held-out cases; raises `ValueError` when the data are not those it was fitted on."
+    "Score a model on its held-out cases; raises `ValueError` for other data than it was fitted on."
     retriever = Retriever.load(model, items)
+    asked = split_options(asked or {})[1]
+    require(retriever.model or not asked.get('share'), f'{retriever.name} has no policy; leave share away')
     folder = items or (model if (Path(model)/'embeddings.npy').exists() else find_items(model))
     require(folder, f'{model} lies in no domain\'s folder; name the folder of its items')
     s = override(retriever.settings, folders=[str(find_folder(folder))], **overrides)

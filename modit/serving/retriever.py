@@ -111,9 +111,12 @@ def seed_vectors(
     >>> x.shape, rows.tolist()
     ((2, 16), [1, 2])
     """
-    seeds = np.asarray(seeds)
+    either = f'seeds: neither ids nor vectors of {self.settings.dim} numbers; give a list of one of both'
+    try: seeds = np.asarray(seeds)
+    except ValueError: raise ValueError(either) from None # lists of several lengths
+    require(seeds.ndim < 2 or seeds.dtype.kind in 'fiu', either)
     require(seeds.size, f'no seeds; give 1 to {self.settings.prefix_len} ids or vectors')
-    if seeds.dtype.kind == 'f':
+    if seeds.dtype.kind == 'f' or seeds.ndim > 1:
         x = check_embeddings(np.atleast_2d(seeds), self.settings.dim, 'seeds')
         return x, np.full(len(x), -1)
     require(self.catalogue, f'{self.name}: ids need the items; load it with items, or give vectors')
@@ -253,7 +256,8 @@ def load(
     bare = (folder/'embeddings.npy').exists()
     if items is None: items = folder if bare else find_items(folder)
     if bare and not (folder/'model').exists(): return cls.untrained(folder).over(items, index)
-    return cls(**read_bundle(folder/'model' if bare else folder)).over(items, index)
+    needed = 'items', 'items_key', 'moves', 'trained', 'probe', 'bias', 'centroids'
+    return cls(**read_bundle(folder/'model' if bare else folder, needed)).over(items, index)
 
 # %% ../../nbs/serving/257_retriever.ipynb #c051
 @patch

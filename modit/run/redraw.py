@@ -14,21 +14,24 @@ import matplotlib.pyplot as plt
 
 from ..report.ledger import not_run, update_claims
 from ..report.report import read_reported
-from .notebooks import experiments
-from .page import is_ledger, open_page, pages_before
+from .notebooks import experiments, page_constant
+from .page import LEDGER, is_ledger, open_page, pages_before
+from .parameters import results_folder
 from ..settings import load_settings, repo_root
 
 # %% ../../nbs/run/241_redraw.ipynb #c046
-# Are all per-case scores there that an experiment draws from, under settings that differ such as seed=1.
-def has_scores(profile, name, **changed): return not open_page(name, profile=profile, **changed).lacking()
-
-def lacking(
-    profile:str, # of settings.ini
+def has_scores(
+    profile:str, # a profile of settings.ini
     name:str,    # of an experiment
-) -> list:       # of experiments
-    "The pages before an experiment whose scores are not there."
-    pages = [] if is_ledger(name) else pages_before(name)
-    return [x for x in pages if not has_scores(profile, x)]
+    **changed,   # settings that differ, such as seed=1; by default none
+) -> bool:
+    "Are all per-case scores there that an experiment draws from."
+    needed = {*page_constant(name, 'READS'), *page_constant(name, 'SCORES')} - {*LEDGER}
+    folder = results_folder(load_settings(profile), changed)/'cases'
+    return all((folder/f'{score}.csv.gz').exists() for score in needed)
+
+# The pages before an experiment whose scores are not there.
+def lacking(s, name): return [x for x in pages_before(name) if not (is_ledger(name) or has_scores(s, x))]
 
 # %% ../../nbs/run/241_redraw.ipynb #c057
 def redraw_page(

@@ -5,6 +5,7 @@ import re
 import statistics
 import subprocess
 import sys
+from functools import cache
 from unittest.mock import patch
 
 import pytest
@@ -27,9 +28,16 @@ TRAINERS = {'pretrain', 'continue_pretraining', 'finetune', 'hppo', 'hppo_round'
 LISTS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
+# Pages stay as they are while tests run: each is read, and each of its cells parsed, once.
+@cache
+def all_cells(page):
+    "A page's cells as its file has them; nobody changes them."
+    return json.loads(page.read_text())['cells']
+
+
 def cells(page, kind):
     "Sources of a page's cells of one kind."
-    return [''.join(c['source']) for c in json.loads(page.read_text())['cells'] if c['cell_type'] == kind]
+    return [''.join(c['source']) for c in all_cells(page) if c['cell_type'] == kind]
 
 
 def is_exported(cell):
@@ -41,13 +49,21 @@ def python(cell):
     return re.sub(r'^(#\||[%!]).*$', '', cell, flags=re.M)
 
 
+@cache
 def exported(page):
     return [python(c) for c in cells(page, 'code') if is_exported(c)]
 
 
+@cache
+def nodes_of(text):
+    "All nodes of a code cell's syntax tree."
+    return [*ast.walk(ast.parse(python(text)))]
+
+
+@cache
 def code_lines(text):
     "Lines that are neither blank nor a comment alone nor of a docstring."
-    nodes = [n for n in ast.walk(ast.parse(python(text))) if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+    nodes = [n for n in nodes_of(text) if isinstance(n, ast.FunctionDef | ast.ClassDef)]
     told = [n.body[0] for n in nodes if ast.get_docstring(n)]
     words = {i for x in told for i in range(x.lineno, x.end_lineno + 1)}
     lines = [line.strip() for i, line in enumerate(text.splitlines(), 1) if i not in words]
@@ -56,7 +72,7 @@ def code_lines(text):
 
 def definitions(cell):
     "Functions and classes defined at the top of a cell."
-    return [n for n in ast.parse(cell).body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+    return [n for n in nodes_of(cell)[0].body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
 
 
 def is_helper(node):
@@ -74,19 +90,18 @@ def name_of(page):
 # ---- the text of a page
 @every_page
 def test_page_has_a_title_and_a_size_to_read(page):
-    cells = json.loads(page.read_text())['cells']
-    assert cells[0]['cell_type'] == 'markdown' and ''.join(cells[0]['source']).startswith('# ')
-    for cell in cells:
-        for output in cell.get('outputs', ()):
-            pictures = [k for k in output.get('data', {}) if k.startswith('image/')]
-            for kind in pictures: del output['data'][kind]
-    size = len(json.dumps(cells))
+    first = all_cells(page)[0]
+    assert first['cell_type'] == 'markdown' and ''.join(first['source']).startswith('# ')
+    outputs = [output for cell in all_cells(page) for output in cell.get('outputs', ())]
+    shown = [data for output in outputs for data in output.get('data', {}).items()]
+    pictures = sum(len(json.dumps(data)) for kind, data in shown if kind.startswith('image/'))
+    size = len(json.dumps(all_cells(page))) - pictures
     assert size <= 300_000, f'{size} bytes of text and code; a page has at most 300 KB, pictures apart'
 
 
 def stored_texts(page):
     "Streams and plain texts of a page's stored outputs: name of the stream or nothing, text."
-    for cell in json.loads(page.read_text())['cells']:
+    for cell in all_cells(page):
         for output in cell.get('outputs', ()):
             text = output.get('text') or output.get('data', {}).get('text/plain', '')
             yield output.get('name', ''), ''.join(text)
@@ -149,7 +164,7 @@ def is_packed(node):
 
 
 def packed_lines(page):
-    return [ast.unparse(n) for c in exported(page) for n in ast.walk(ast.parse(c)) if is_packed(n)]
+    return [ast.unparse(n) for c in exported(page) for n in nodes_of(c) if is_packed(n)]
 
 
 def without_annotation(page):
@@ -212,9 +227,9 @@ def test_one_public_definition_a_cell(page):
 def test_no_comprehension_in_a_comprehension(page):
     nested = []
     for cell in cells(page, 'code'):
-        for outer in ast.walk(ast.parse(python(cell))):
+        for outer in (n for n in nodes_of(cell) if isinstance(n, LISTS)):
             inner = [n for n in ast.walk(outer) if isinstance(n, LISTS) and n is not outer]
-            if isinstance(outer, LISTS) and inner: nested.append(ast.unparse(outer))
+            if inner: nested.append(ast.unparse(outer))
     assert not nested, f'give the inner one a line and a name of its own: {nested}'
 
 
@@ -243,7 +258,7 @@ def test_docstrings_are_one_line(page):
 @every_page
 def test_imports_come_from_lower_numbers(page):
     number = {name_of(p): p.stem[:3] for p in LIBRARY}
-    for node in [n for cell in exported(page) for n in ast.walk(ast.parse(cell))]:
+    for node in [n for cell in exported(page) for n in nodes_of(cell)]:
         if not isinstance(node, ast.ImportFrom): continue
         parts = (node.module or '').split('.')
         if parts[0] != 'modit': continue
@@ -300,7 +315,7 @@ def test_experiment_opens_its_own_page(page):
 
 @every_experiment
 def test_no_experiment_trains(page):
-    nodes = [n for c in exported(page) for n in ast.walk(ast.parse(c)) if isinstance(n, ast.ImportFrom)]
+    nodes = [n for c in exported(page) for n in nodes_of(c) if isinstance(n, ast.ImportFrom)]
     used = {a.name for n in nodes for a in n.names}
     assert not used & TRAINERS, f'take it from the store, under settings of its own: {used & TRAINERS}'
 

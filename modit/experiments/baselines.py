@@ -16,14 +16,15 @@ from ..report.report import Table, beside_rivals, by_method, scored
 from ..settings import Settings, require
 from ..report.ledger import judge
 from ..report.verdicts import contrast, contrasts, split_panels
+from ..run.page import Page
 
 # %% ../../nbs/experiments/440_baselines.ipynb #c007
 ROWS = BASELINES | ALTERNATIVES # every method that has a constant
 GRIDS = {method: row.grid for method, row in ROWS.items()}
 
 def grids_of(
-    p, # Page: grids
-) -> dict: # method -> values
+    p:Page, # grids
+) -> dict:  # method -> values
     "What each constant is chosen from; raises `ValueError` for an unknown method or no numbers."
     for method, values in p.grids.items():
         require(method in GRIDS, f'grids: {method!r} has no constant to choose; use {", ".join(GRIDS)}')
@@ -43,7 +44,7 @@ def tunable(
 # %% ../../nbs/experiments/440_baselines.ipynb #c012
 def filtered(
     corpus, # Corpus
-    p,      # Page: splits, cases
+    p:Page, # splits, cases
 ) -> list:  # of frames: rows as those of `evaluate`, a frame a split
     "Scores of the reference that retrieves among positives only."
     rows = []
@@ -58,8 +59,8 @@ READS = ('main', 'validation')
 SCORES = ('baselines',)
 
 def run(
-    p, # Page: grids
-) -> dict: # baselines: per-case scores, with the chosen value of each method and its validation Joint
+    p:Page, # grids
+) -> dict:  # baselines: per-case scores, with the chosen value of each method and its validation Joint
     "Choose constants on validation and score every baseline."
     rows = []
     grids = grids_of(p)
@@ -94,7 +95,7 @@ def beside_main(scores): return beside_rivals(scores, 'baselines', RIVALS, ()) #
 # %% ../../nbs/experiments/440_baselines.ipynb #c020
 def table(
     scores, # of `run`, with those of the main experiment
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Table
     "Joint of every baseline (tab:baselines and tab:alternatives, ours)."
     cases = beside_main(scores)
@@ -110,7 +111,7 @@ SHOWN = ('average', 'sft', *_TUNED, 'probe')
 
 def plot(
     scores, # of `run`, with those of the main experiment
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Figure
     "Joint minus that of HPPO, with intervals (fig:baselines and fig:alternatives, ours)."
     cases = beside_main(scores)
@@ -127,7 +128,7 @@ CLAIMS = dict(B01='probe', B02='rocchio', B03='ridge_map')
 
 def claims(
     scores, # of `run`, with those of the main experiment
-    p,      # Page
+    p:Page, # the run
 ) -> list:
     "B01, B02 and B03."
     cases = beside_main(scores)

@@ -17,6 +17,7 @@ from ..report.ledger import RANK
 from ..report.looks import CONFIRMED, NOT_RUN, NOT_SEEN, OPPOSITE, VERDICTS, WORDS, legend_of
 from ..report.report import Table, figures_dir
 from ..settings import load_settings
+from ..run.page import Page
 
 # %% ../../nbs/experiments/500_claims.ipynb #c007
 READS = ('claims', 'claim-cells')
@@ -93,15 +94,15 @@ def real_ledger() -> dict: # claims, a row a claim and profile, and claim-cells;
 
 # %% ../../nbs/experiments/500_claims.ipynb #h007b
 def headlines(
-    cells, # of the ledger
-    real,  # of `real_ledger`
-    p,     # Page
+    cells,         # of the ledger
+    real,          # of `real_ledger`
+    p:Page,        # the run
 ) -> pd.DataFrame: # the paper says, synthetic domains, real data
     "Six claims of the paper beside what was found, in counts of cells (tab:headline, ours)."
-    empty, rows = cells[:0], []
+    rows = []
     synthetic = f'synthetic domains ({len(columns_of(p))} cells)'
     for name, statement in HEADLINES.items():
-        found, other = (x[x.id == name] for x in (cells, real.get('claim-cells', empty)))
+        found, other = (x[x.id == name] for x in (cells, real.get('claim-cells', cells[:0])))
         rows.append({'the paper says': f'{statement} ({name})', synthetic: by_split(found),
                      'real data, items / new patterns': by_split(other, apart=True)})
     return pd.DataFrame(rows)
@@ -140,8 +141,8 @@ def draw_claim(
 
 # %% ../../nbs/experiments/500_claims.ipynb #c019
 def draw_head(
-    ax, # matplotlib Axes
-    p,  # Page
+    ax,     # matplotlib Axes
+    p:Page, # the run
 ):
     "Names of the columns, and what the marks mean."
     ax.axvspan(VERDICT_AT - .6, VERDICT_AT + .6, color='0.96', lw=0, zorder=-1)
@@ -157,10 +158,12 @@ def draw_head(
 # %% ../../nbs/experiments/500_claims.ipynb #c022
 def plot(
     scores, # with the ledger
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Figure
     "One row a claim, one mark a cell (fig:claims, ours)."
-    found, cells, y = grouped(scores), scores['claim-cells'], 0
+    found = grouped(scores)
+    cells = scores['claim-cells']
+    y = 0
     height = len(found) + found.section.nunique()
     fig, ax = plt.subplots(figsize=(7.5, .27*height + .9))
     draw_head(ax, p)
@@ -231,7 +234,7 @@ ABOUT_ENCODERS = 'Verdicts on branches of WordNet with vectors of two sentence e
 
 def table(
     scores, # with the ledger
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Table
     "Every claim with its word, counts by class, six claims in cells (tab:claims, tab:headline, ours)."
     found = {'tab-claims': every_claim(scores)}

@@ -16,9 +16,10 @@ from ..density import ranking_scores
 from ..rounds import PATIENCE, with_warmup
 from ..variants import VARIANTS
 from ..report.report import Table, read_reported
-from ..settings import PER_DOMAIN, load_settings, repo_root
+from ..settings import PER_DOMAIN, Settings, load_settings, repo_root
 from ..store import atomic_write
 from ..training import learning_rate
+from ..run.page import Page
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c007
 READS = ('data', 'main', 'validation', 'fan_moves', 'density')
@@ -36,9 +37,9 @@ def _highest(steps, s): # the step, counted from 1, at which the rate of a stage
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c012
 def of_schedule(
-    s,       # Settings
-    domains, # names
-) -> dict:   # field -> what stands for it
+    s:Settings, # of the run
+    domains,    # names
+) -> dict:      # field -> what stands for it
     "Optimiser steps of CPT and SFT, and the step at which each rate is highest (app. B, Stages)."
     rows = {d: s.of('train_rows', d) for d in domains}
     cpt = max(1, sum(n*s.of('repetition', d)*s.cpt_epochs for d, n in rows.items())//s.batch)
@@ -52,9 +53,9 @@ BRANCHES = dict(
     every='every stage up to SFT', pretraining='pretraining alone', frozen='pretraining, frozen after it')
 
 def of_settings(
-    s,       # Settings
-    domains, # names
-) -> dict:   # field -> what stands for it
+    s:Settings, # of the run
+    domains,    # names
+) -> dict:      # field -> what stands for it
     "The settings of a profile and what follows from them, for the fields of the list."
     plain = {k: v for k, v in asdict(s).items() if k not in ('domains', 'folders', 'scorers')}
     own = {k: listed(v, ', ') if isinstance(v, tuple) else v for k, v in plain.items()}
@@ -80,7 +81,8 @@ def of_tables(
 ) -> dict:   # field -> what stands for it
     "What the paper's tables say (tab:data, tab:main, tab:density)."
     data, density, main = (read_reported(f'tab-{name}') for name in ('data', 'density', 'main'))
-    data, top = data.set_index('domain'), density[density.split == 'item-hash'].set_index('domain').top10
+    data = data.set_index('domain')
+    top = density[density.split == 'item-hash'].set_index('domain').top10
     return dict(trained=listed((data.clusters - data.heldout_clusters).loc[list(domains)]),
                 top10=listed(100*top.loc[list(domains)]),
                 pretrained=beside_average(main[main.domain.isin(domains)]))
@@ -88,7 +90,7 @@ def of_tables(
 # %% ../../nbs/experiments/305_deviations.ipynb #c027
 def of_rounds(
     validation, # rows a round or checkpoint
-    s,          # Settings: hppo_steps, hppo_batch
+    s:Settings, # hppo_steps, hppo_batch
 ) -> dict:      # field -> what stands for it
     "What the rounds of the variants that may be reported read of their cases."
     iterated = [name for name, v in VARIANTS.items() if v.reported and v.rounds != 1]
@@ -102,10 +104,11 @@ def of_rounds(
 def attr_by_scale(
     served,    # rows of page fan
     guide:str, # stage whose unconditional velocity guides
-    p,         # Page: splits, guidance_scales
+    p:Page,    # splits, guidance_scales
 ) -> str:
     "Attr of SFT at the lowest and at the highest scale of the fan, mean over the splits."
-    low, high = min(p.s.guidance_scales), max(p.s.guidance_scales)
+    low = min(p.s.guidance_scales)
+    high = max(p.s.guidance_scales)
     rows = served[(served.guide == guide) & served.split.isin(p.splits)]
     means = 100*rows.groupby(['domain', 'scale']).attr.mean().unstack('scale')
     if not {low, high} <= {*means.columns}: return 'not run here'
@@ -114,7 +117,7 @@ def attr_by_scale(
 # %% ../../nbs/experiments/305_deviations.ipynb #c036
 def of_scores(
     scores, # of all pages that are read
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # field -> what stands for it
     "What code and scores say of a run."
     density = scores['density']
@@ -128,12 +131,12 @@ def of_scores(
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c038
 def filled(
-    scores, # of all pages that are read
-    p,      # Page
+    scores,        # of all pages that are read
+    p:Page,        # the run
 ) -> pd.DataFrame: # group, what, paper, here, why, pages, status; a row a difference
     "The list with its numbers."
-    rows, paper = read_reported('deviations'), load_settings('paper')
-    theirs = of_settings(paper, p.domains) | of_tables(p.domains)
+    rows = read_reported('deviations')
+    theirs = of_settings(load_settings('paper'), p.domains) | of_tables(p.domains)
     ours = of_settings(p.s, p.domains) | of_scores(scores, p)
     for column, facts in (('paper', theirs), ('here', ours), ('why', ours)):
         rows[column] = [text.format(**facts).replace('e-0', 'e-') for text in rows[column]]
@@ -153,7 +156,7 @@ def as_markdown(
 # %% ../../nbs/experiments/305_deviations.ipynb #c046
 def table(
     scores, # of `run`, and of the pages that are read
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Table
     "What differs from the paper (ours)."
     caption = (f'What differs from the paper at profile {p.s.profile}. Scale: forced by size. Open in the '
@@ -193,10 +196,10 @@ def linked(
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c054
 def text_of(
-    rows,  # of `filled`
-    sizes, # rows of tab-proportions
-    p,     # Page: profile
-) -> str:  # Markdown
+    rows,   # of `filled`
+    sizes,  # rows of tab-proportions
+    p:Page, # profile
+) -> str:   # Markdown
     "The list by status, and the sizes, as a text of the repository (ours)."
     shown, columns = rows.assign(pages=rows.pages.map(linked)), ('what', 'paper', 'here', 'why', 'pages')
     parts = [(*said, as_markdown(shown[shown.status == x], columns)) for x, said in HEADINGS.items()]
@@ -208,8 +211,8 @@ def text_of(
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c055
 def write_text(
-    rows, # of `filled`
-    p,    # Page
+    rows,   # of `filled`
+    p:Page, # the run
 ):
     "Write docs/deviations.md, from the committed run alone."
     if p.changed or p.s.profile != 'mini': return

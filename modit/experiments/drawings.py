@@ -2,9 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'METHODS', 'PALE', 'GROUPS', 'QUERIES', 'COLD', 'WARM', 'PLAIN', 'TIME', 'joint_of_cases',
-           'nearest_case', 'plane_of', 'points_at', 'queries_of', 'task_points', 'trajectory_points', 'pair_points',
-           'run', 'draw_query', 'draw_plane', 'draw_shares', 'draw_task', 'box', 'arrow', 'draw_stack', 'draw_mask',
-           'draw_architecture', 'draw_sequences', 'draw_trajectories', 'draw_pairs', 'table', 'plot', 'claims']
+           'nearest_case', 'run', 'table', 'plot', 'claims']
 
 # %% ../../nbs/experiments/470_drawings.ipynb #c004
 import matplotlib.pyplot as plt
@@ -18,14 +16,12 @@ from ..block import attention_mask
 from ..ordering import training_cases
 from ..pairs import margin_pairs, pareto_filter
 from ..run.pipeline import get_corpus, get_model, get_pool
-from ..report.looks import BLUE, DARK, GREY, LIGHT, ORANGE, PURPLE, VERMILLION
-from ..report.looks import look, ring
+from ..report.looks import BLUE, DARK, GREY, LIGHT, ORANGE, PURPLE, VERMILLION, look, ring
 from ..report.report import best_variants, with_hppo
 from ..sphere import normalize
 from ..store import stream
 from ..report.verdicts import scores_by_method
 from ..run.page import Page
-from ..settings import Settings
 
 # %% ../../nbs/experiments/470_drawings.ipynb #c006k
 READS = ('main', 'validation')
@@ -52,36 +48,20 @@ def nearest_case(
     return joint.index.get_level_values('case')[distance.argmin()]
 
 # %% ../../nbs/experiments/470_drawings.ipynb #n470b1
-def plane_of(
-    corpus,      # Corpus
-    pattern:int, # whose plane it is
-) -> np.ndarray: # (d, 2) unit columns: the predictor's direction, the pattern's
+def _plane_of(corpus, pattern): # (d, 2) unit columns: the predictor's direction, the pattern's
     "The two directions of a pattern's picture."
     across = normalize(corpus.probe)
     centre = corpus.items[corpus.pattern == pattern].mean(0)
     return np.stack([across, normalize(centre - (centre @ across)*across)], 1)
 
 # %% ../../nbs/experiments/470_drawings.ipynb #n470b3
-def points_at(
-    kind:str, # item, other, seed or a query's method
-    at,       # (n, 2) places in the plane
-    value,    # (n,) label of an item, Joint of a query
-    same=np.nan, # (n,) of a query
-    attr=np.nan, # (n,) of a query
-) -> pd.DataFrame:
+def _points_at(kind, at, value, same=np.nan, attr=np.nan): # `at`: (n, 2); value: label or Joint
     "Points of the first picture."
     numbers = dict(value=np.asarray(value, float), x2=same, y2=attr)
     return pd.DataFrame(dict(figure='task', kind=kind, x=at[:, 0], y=at[:, 1]) | numbers)
 
-def _item_points(corpus, kind, ids, plane): # some items, with their labels
-    return points_at(kind, corpus.items[ids] @ plane, corpus.attribute[ids])
-
 # %% ../../nbs/experiments/470_drawings.ipynb #c008
-def queries_of(
-    corpus, # Corpus
-    cases,  # Cases of the protocol, up to the one that is drawn
-    p:Page, # the run
-) -> dict:  # method -> query (1, d)
+def _queries_of(corpus, cases, p): # Cases up to the one that is drawn: method -> query (1, d)
     "The queries of four methods for the last case; each case has noise of its own, by its place in the list."
     best = best_variants(p.read_other('validation'))[corpus.name]
     case = cases[-1:]
@@ -90,56 +70,44 @@ def queries_of(
     return found | {name: serve(model, corpus, cases, p.s)[-1:] for name, model in models.items()}
 
 # %% ../../nbs/experiments/470_drawings.ipynb #c010
-def task_points(
-    corpus, # Corpus
-    p:Page, # the run
-) -> pd.DataFrame: # figure, kind, x, y, value (label, or a query's Joint), x2, y2 (its Same and Attr)
+def _task_points(corpus, p): # figure, kind, x, y, value; of a query Joint, Same and Attr
     "Items around one held-out case, its seeds, and four queries."
     number = nearest_case(joint_of_cases(p.read_other('main'), p.read_other('validation'), p))
     cases = sample_cases(corpus, p.splits[0], number + 1, p.s)
     case = cases[-1:]
+    plane = _plane_of(corpus, case.pattern[0])
     here = corpus.pattern == case.pattern[0]
-    plane = plane_of(corpus, case.pattern[0])
     rng = stream(p.s.seed, 'drawings')
     some = [rng.permutation(np.flatnonzero(mask))[:300] for mask in (here, ~here)]
-    found = [_item_points(corpus, k, ids, plane) for k, ids in zip(('item', 'other'), some, strict=True)]
-    found.append(_item_points(corpus, 'seed', case.prefix[0], plane))
-    for name, q in queries_of(corpus, cases, p).items():
+    items = dict(zip(('item', 'other', 'seed'), (*some, case.prefix[0]), strict=True))
+    found = [_points_at(k, corpus.items[ids] @ plane, corpus.attribute[ids]) for k, ids in items.items()]
+    for name, q in _queries_of(corpus, cases, p).items():
         scores = score_cases(q, corpus, case, p.s)[['joint', 'same', 'attr']]
-        found.append(points_at(name, q @ plane, *scores.values.T))
+        found.append(_points_at(name, q @ plane, *scores.values.T))
     return pd.concat(found, ignore_index=True)
 
 # %% ../../nbs/experiments/470_drawings.ipynb #c012
-def trajectory_points(
-    corpus, # Corpus
-    s:Settings, # of the run
-) -> pd.DataFrame: # figure, kind (the sequence), x (place), y (predicted density), value (label)
+def _trajectory_points(corpus, s): # kind is the sequence, x the place, y the density, value the label
     "Predicted density along training sequences of distinct patterns."
     cases = training_cases(corpus, 400, s)
-    rows = []
-    first = np.sort(np.unique(cases.pattern, return_index=True)[1])[:12]
-    for i, ids in enumerate(cases.sequence[first]):
-        names = dict(figure='traj', kind=f'sequence {i}', x=np.arange(1, s.seq_len + 1))
-        values = dict(y=corpus.density[ids], value=corpus.attribute[ids].astype(float))
-        rows.append(pd.DataFrame(names | values))
-    return pd.concat(rows)
+    ids = cases.sequence[np.sort(np.unique(cases.pattern, return_index=True)[1])[:12]]
+    n, length = ids.shape
+    kind = np.repeat([f'sequence {i}' for i in range(n)], length)
+    values = dict(y=corpus.density[ids].ravel(), value=corpus.attribute[ids].ravel().astype(float))
+    return pd.DataFrame(dict(figure='traj', kind=kind, x=np.tile(np.arange(1, length + 1), n)) | values)
 
 # %% ../../nbs/experiments/470_drawings.ipynb #c014
-def pair_points(
-    s:Settings, # of the run
-    name, # domain
-) -> pd.DataFrame: # figure, kind (kept or removed), x, y of the loser, x2, y2 of the winner
+def _pair_points(s, name): # figure, kind (kept or removed), x, y of the loser, x2, y2 of the winner
     "A sample of the pairs of labelled candidates, with what the Pareto filter does to them."
     pool = get_pool(s, name)
-    joint = pool.joint
-    same = pool.same
-    win, losers = margin_pairs(joint, same, s.margin)
-    kept = pareto_filter(win, losers, same)
+    win, losers = margin_pairs(pool.joint, pool.same, s.margin)
+    kept = pareto_filter(win, losers, pool.same)
     i, j = np.nonzero(losers)
     chosen = np.sort(stream(s.seed, 'drawings', 'pairs').permutation(len(i))[:160])
     i, j = i[chosen], j[chosen]
-    ends = dict(x=same[i, j], y=joint[i, j], x2=same[i, win[i]], y2=joint[i, win[i]])
-    return pd.DataFrame(dict(figure='hppo', kind=np.where(kept[i, j], 'kept', 'removed'), **ends))
+    loser = dict(x=pool.same[i, j], y=pool.joint[i, j])
+    winner = dict(x2=pool.same[i, win[i]], y2=pool.joint[i, win[i]])
+    return pd.DataFrame(dict(figure='hppo', kind=np.where(kept[i, j], 'kept', 'removed'), **loser, **winner))
 
 # %% ../../nbs/experiments/470_drawings.ipynb #c015
 def run(
@@ -147,7 +115,7 @@ def run(
 ) -> dict: # drawings: the points of all pictures
     "Collect what the pictures show."
     corpus = get_corpus(p.s, p.domains[0])
-    parts = [task_points(corpus, p), trajectory_points(corpus, p.s), pair_points(p.s, corpus.name)]
+    parts = [_task_points(corpus, p), _trajectory_points(corpus, p.s), _pair_points(p.s, corpus.name)]
     return dict(drawings=pd.concat(parts, ignore_index=True))
 
 # %% ../../nbs/experiments/470_drawings.ipynb #c018
@@ -159,50 +127,34 @@ GROUPS = ( # kind, label, colour, size, words
     ('item', 1, ORANGE, 5, "the seeds' pattern, positive: wanted"))
 QUERIES = ('average', 'sft', 'hppo', 'attribute_only') # from the first row to the last
 
-def draw_query(
-    ax,          # matplotlib Axes
-    x, y,        # where
-    name:str,    # of QUERIES
-    variant:str, # that is HPPO here
-):
+def _draw_query(ax, x, y, name, variant): # the variant that is HPPO here
     "The mark of a query."
     seen = look(variant if name == 'hppo' else name)
-    size = 12 if seen.marker == '*' else 8
-    style = dict(ls='', marker=seen.marker, color=seen.colour, mec='black', ms=size, clip_on=False)
-    ax.plot(x, y, **style)
+    style = dict(ls='', marker=seen.marker, color=seen.colour, mec='black', clip_on=False)
+    ax.plot(x, y, **style, ms=12 if seen.marker == '*' else 8)
     if name == 'hppo': ring(ax, x, y, markersize=14, clip_on=False)
 
 # %% ../../nbs/experiments/470_drawings.ipynb #n470d1
-def draw_plane(
-    ax,          # matplotlib Axes
-    mine,        # points of the first picture
-    variant:str, # that is HPPO here
-):
+def _draw_plane(ax, mine, variant): # points of the first picture; the variant that is HPPO here
     "Items, seeds and queries of one case."
     for kind, label, colour, size, words in GROUPS:
         q = mine[(mine.kind == kind) & (mine.value == label)]
         ax.plot(q.x, q.y, 'o', c=colour, ms=size, mew=0, label=words)
     seeds = mine[mine.kind == 'seed']
     ax.plot(seeds.x, seeds.y, '+', c='black', ms=6, label='seeds')
-    for q in mine[mine.kind.isin(QUERIES)].itertuples(): draw_query(ax, q.x, q.y, q.kind, variant)
+    for q in mine[mine.kind.isin(QUERIES)].itertuples(): _draw_query(ax, q.x, q.y, q.kind, variant)
     ax.set(xlabel='along the density predictor', ylabel="along the seeds' pattern")
 
 # %% ../../nbs/experiments/470_drawings.ipynb #n470d3
-def draw_shares(
-    ax,          # matplotlib Axes
-    mine,        # points of the first picture
-    variant:str, # that is HPPO here
-):
+def _draw_shares(ax, mine, variant): # points of the first picture; the variant that is HPPO here
     "What each query retrieves, as one bar."
     for row, name in enumerate(QUERIES):
         q = 100*mine[mine.kind == name].iloc[0][['value', 'x2', 'y2']].astype(float)
         parts = (q.value, q.x2 - q.value, q.y2 - q.value)
-        left = 0
-        for width, colour in zip((*parts, 100 - sum(parts)), (ORANGE, GREY, PALE, LIGHT), strict=True):
-            ax.barh(row, width, left=left, height=.45, color=colour)
-            left += width
+        parts = (*parts, 100 - sum(parts))
+        ax.barh(row, parts, left=np.cumsum((0, *parts[:3])), height=.45, color=(ORANGE, GREY, PALE, LIGHT))
         ax.text(103, row, f'{q.value:.0f}%', va='center')
-        draw_query(ax, -8, row, name, variant)
+        _draw_query(ax, -8, row, name, variant)
     ax.set(yticks=range(len(QUERIES)), yticklabels=[look(name).label for name in QUERIES], xlim=(0, 100))
     ax.set(xlabel='share of the retrieved items (%)', ylim=(len(QUERIES) - .5, -.7))
     ax.tick_params(axis='y', length=0, pad=23)
@@ -210,16 +162,12 @@ def draw_shares(
     ax.text(103, -.55, 'Joint', va='center')
 
 # %% ../../nbs/experiments/470_drawings.ipynb #c020
-def draw_task(
-    points,      # of `run`
-    variant:str, # that is HPPO here
-    where:str,   # domain and split of the case
-):               # matplotlib Figure
+def _draw_task(points, variant, where): # of `run`; domain and split of the case
     "One case: seeds and queries among items, and what each query retrieves (fig:task)."
     mine = points[points.figure == 'task']
     fig, (left, right) = plt.subplots(1, 2, figsize=(7.5, 3.4), width_ratios=(1.5, 1))
-    draw_plane(left, mine, variant)
-    draw_shares(right, mine, variant)
+    _draw_plane(left, mine, variant)
+    _draw_shares(right, mine, variant)
     left.set(title=where)
     right.set(title='what each query retrieves')
     fig.legend(*left.get_legend_handles_labels(), loc='outside lower center', ncols=3)
@@ -229,124 +177,84 @@ def draw_task(
 COLD, WARM, PLAIN, TIME = (BLUE, .15), (ORANGE, .25), '0.93', (PURPLE, .25) # condition, targets, both, time
 
 # %% ../../nbs/experiments/470_drawings.ipynb #c023
-def box(
-    ax,           # matplotlib Axes
-    x, y,         # lower left corner
-    width,        # of the box; all are as high
-    text:str,     # in its middle
-    colour:str,   # of its ground
-):
+def _box(ax, x, y, width, text, colour): # lower left corner; all are as high
     "A labelled box of a diagram."
     ax.add_patch(plt.Rectangle((x, y), width, .8, fc=colour, ec=DARK))
     ax.text(x + width/2, y + .4, text, ha='center', va='center')
 
 # %% ../../nbs/experiments/470_drawings.ipynb #c024
-def arrow(
-    ax,    # matplotlib Axes
-    start, # (x, y)
-    end,   # (x, y)
-    **more, # of `arrowprops`
-):
+def _arrow(ax, start, end, **more): # (x, y) of both ends; of `arrowprops`
     "An arrow of a diagram."
     ax.annotate('', end, start, arrowprops=dict(arrowstyle='->', lw=.8) | more)
 
 # %% ../../nbs/experiments/470_drawings.ipynb #c026
-def draw_stack(
-    ax, # matplotlib Axes
-    m,  # condition tokens
-    n,  # target tokens
-):
+def _draw_stack(ax, m, n): # condition tokens, target tokens
     "Tokens, the transformer's two halves and the velocity heads."
-    split, width = m + .5, m + .5 + n
-    for i in range(m): box(ax, i, 0, .9, f'$e_{i + 1}$', COLD)
-    for i in range(n): box(ax, split + .05 + i, 0, .9, f'$z_t^{{({i + 1})}}$', WARM)
+    split = m + .5
+    for i in range(m): _box(ax, i, 0, .9, f'$e_{i + 1}$', COLD)
+    for i in range(n): _box(ax, split + .05 + i, 0, .9, f'$z_t^{{({i + 1})}}$', WARM)
     middles = [i + .45 for i in range(m)] + [split + .5 + i for i in range(n)]
-    for x in middles: arrow(ax, (x, .8), (x, 1.3))
-    box(ax, 0, 1.3, width, 'projection + position + role', PLAIN)
-    arrow(ax, (split/2, 2.1), (split/2, 2.6))
-    arrow(ax, (split + n/2, 2.1), (split + n/2, 2.6))
-    box(ax, 0, 2.6, split, 'transformer blocks', COLD)
-    box(ax, split, 2.6, n, 'with AdaLN', TIME)
-    for x in middles[m:]: arrow(ax, (x, 3.4), (x, 3.9))
-    for i in range(n): box(ax, split + .05 + i, 3.9, .9, f'$v^{{({i + 1})}}$', WARM)
+    for x in middles: _arrow(ax, (x, .8), (x, 1.3))
+    _box(ax, 0, 1.3, split + n, 'projection + position + role', PLAIN)
+    for x in (split/2, split + n/2): _arrow(ax, (x, 2.1), (x, 2.6))
+    _box(ax, 0, 2.6, split, 'transformer blocks', COLD)
+    _box(ax, split, 2.6, n, 'with AdaLN', TIME)
+    for x in middles[m:]: _arrow(ax, (x, 3.4), (x, 3.9))
+    for i in range(n): _box(ax, split + .05 + i, 3.9, .9, f'$v^{{({i + 1})}}$', WARM)
 
 # %% ../../nbs/experiments/470_drawings.ipynb #c028
-def draw_mask(
-    ax, # matplotlib Axes
-    m,  # condition tokens
-    n,  # target tokens
-):
+def _draw_mask(ax, m, n): # condition tokens, target tokens
     "The attention mask of the model."
     mask = attention_mask(torch.ones(1, m, dtype=torch.bool), torch.full((n,), m))[0, 0]
     ax.imshow(mask, vmin=0, vmax=1.8)
     names = [f'$e_{i + 1}$' for i in range(m)] + [f'$z^{{({i + 1})}}$' for i in range(n)]
     ticks = dict(xticks=range(m + n), yticks=range(m + n), xticklabels=names, yticklabels=names)
     ax.set(**ticks, xlabel='key', ylabel='query')
-    ax.axhline(m - .5, c=VERMILLION)
-    ax.axvline(m - .5, c=VERMILLION)
+    for line in (ax.axhline, ax.axvline): line(m - .5, c=VERMILLION)
     ax.spines[:].set_visible(True)
 
 # %% ../../nbs/experiments/470_drawings.ipynb #c030
-def draw_architecture(
-    m=5, # condition tokens
-    n=3, # target tokens
-):       # matplotlib Figure
+def _draw_architecture(m=5, n=3): # condition tokens, target tokens
     "Tokens, blocks and heads, beside the attention mask that the model really uses (fig:arch)."
     fig, (ax, right) = plt.subplots(1, 2, figsize=(7.5, 3), width_ratios=(1.75, 1))
-    draw_stack(ax, m, n)
+    _draw_stack(ax, m, n)
     width = m + .5 + n
-    box(ax, width + .7, 2.6, 1.4, 'time $t$', TIME)
-    arrow(ax, (width + .7, 3), (width, 3))
+    _box(ax, width + .7, 2.6, 1.4, 'time $t$', TIME)
+    _arrow(ax, (width + .7, 3), (width, 3))
     ax.text((m + .5)/2, 4.3, 'the condition is read once\nand gives no output', ha='center', va='center')
     ax.text(m + .5 + n/2, 5, 'integrate: query embedding', ha='center')
     ax.set(xlim=(-.2, width + 2.3), ylim=(-.2, 5.4))
     ax.axis('off')
-    draw_mask(right, m, n)
+    _draw_mask(right, m, n)
     return fig
 
-# %% ../../nbs/experiments/470_drawings.ipynb #c033
-def draw_sequences(
-    ax,         # matplotlib Axes
-    mine,       # points of sequences
-    drawn:str,  # the one that is drawn strongly
-    m,          # prefix length
-):
-    "Sequences, one of them strongly, with the mean of its tail."
-    q = mine[mine.kind == drawn]
-    for kind, other in mine[mine.kind != drawn].groupby('kind', sort=False):
-        ax.plot(other.x, other.y, c=LIGHT, lw=.9, label='other patterns' if kind == 'sequence 1' else None)
-    ax.plot(q.x, q.y, '.-', c=BLUE, label='one sequence')
-    x, y = q[q.x > m][['x', 'y']].mean()
-    ax.plot(x, y, ls='', marker='D', c=VERMILLION, mec='black', ms=8, label='its tail centroid')
-    ax.legend(loc='upper left', bbox_to_anchor=(1, 1), reverse=True)
-
 # %% ../../nbs/experiments/470_drawings.ipynb #c035
-def draw_trajectories(
-    points, # of `run`
-    m,      # prefix length
-):          # matplotlib Figure
-    "Predicted density along metric-ordered sequences (fig:traj)."
+def _draw_trajectories(points, m): # of `run`; prefix length
+    "Predicted density along metric-ordered sequences, one strongly, with the mean of its tail (fig:traj)."
     mine = points[points.figure == 'traj']
     fig, ax = plt.subplots(figsize=(7.5, 2.8))
     end = mine.x.max() + .5
     ax.axvspan(m + .5, end, color=ORANGE, alpha=.15, lw=0)
-    draw_sequences(ax, mine, 'sequence 0', m)
-    top = ax.get_xaxis_transform()
+    for kind, q in mine[mine.kind != 'sequence 0'].groupby('kind', sort=False):
+        ax.plot(q.x, q.y, c=LIGHT, lw=.9, label='other patterns' if kind == 'sequence 1' else None)
+    q = mine[mine.kind == 'sequence 0']
+    ax.plot(q.x, q.y, '.-', c=BLUE, label='one sequence')
+    x, y = q[q.x > m][['x', 'y']].mean()
+    ax.plot(x, y, ls='', marker='D', c=VERMILLION, mec='black', ms=8, label='its tail centroid')
+    ax.legend(loc='upper left', bbox_to_anchor=(1, 1), reverse=True)
     for x, words in (((m + 1)/2, 'seeds: the first $m$'), ((m + .5 + end)/2, 'tail')):
-        ax.text(x, 1.02, words, ha='center', transform=top)
+        ax.text(x, 1.02, words, ha='center', transform=ax.get_xaxis_transform())
     ax.set(xlabel='place in the sequence', ylabel='predicted density', xlim=(.5, end))
     return fig
 
 # %% ../../nbs/experiments/470_drawings.ipynb #c038
-def draw_pairs(
-    points, # of `run`
-):          # matplotlib Figure
+def _draw_pairs(points): # of `run`
     "Labelled pairs, loser to winner, and what the Pareto filter keeps (fig:hppo)."
     mine = points[points.figure == 'hppo']
     fig, axes = plt.subplots(1, 2, figsize=(7.5, 2.9), sharex=True, sharey=True)
     for ax, (kind, colour) in zip(axes, (('removed', VERMILLION), ('kept', BLUE)), strict=True):
         pairs = 100*mine[mine.kind == kind][['x', 'y', 'x2', 'y2']]
-        for r in pairs.itertuples(): arrow(ax, (r.x, r.y), (r.x2, r.y2), lw=.5, color=colour)
+        for r in pairs.itertuples(): _arrow(ax, (r.x, r.y), (r.x2, r.y2), lw=.5, color=colour)
         ax.set(title=f'{kind}: {len(pairs)} of {len(mine)} pairs', xlabel='Same of the candidate (%)')
     left = 100*mine[['x', 'x2']].min().min()
     top = 100*mine.y2.max()
@@ -364,7 +272,7 @@ def plot(
     points = scores['drawings']
     variant = best_variants(scores['validation'])[p.domains[0]]
     where = f'one case of {p.domains[0]}, {p.splits[0]} split'
-    return {'fig-task': draw_task(points, variant, where), 'fig-arch': draw_architecture(),
-            'fig-traj': draw_trajectories(points, p.s.prefix_len), 'fig-hppo': draw_pairs(points)}
+    return {'fig-task': _draw_task(points, variant, where), 'fig-arch': _draw_architecture(),
+            'fig-traj': _draw_trajectories(points, p.s.prefix_len), 'fig-hppo': _draw_pairs(points)}
 
 def claims(scores, p): return [] # none

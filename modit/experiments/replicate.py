@@ -13,6 +13,7 @@ from ..run.replicate import SECOND
 from ..report.looks import BLUE, GREY, NOT_RUN, VERMILLION, Look, legend_of
 from ..report.ledger import RANK
 from ..report.report import Table
+from ..run.page import Page
 
 # %% ../../nbs/experiments/495_replicate.ipynb #c007
 READS = ('claims', 'claim-cells')
@@ -75,7 +76,7 @@ CAPTION = (
 # %% ../../nbs/experiments/495_replicate.ipynb #c019
 def table(
     scores, # with the first ledger
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Table
     "Both verdicts of every claim (tab:replicate, ours)."
     second = second_ledger(p)
@@ -125,7 +126,7 @@ def draw_contrasts(
 # %% ../../nbs/experiments/495_replicate.ipynb #c025
 def plot(
     scores, # with the first ledger
-    p,      # Page
+    p:Page, # the run
 ) -> dict:  # label -> Figure
     "Every contrast in both worlds (fig:replicate, ours)."
     second = second_ledger(p)

@@ -53,11 +53,13 @@ def purity_reasons(
     "C05b and C06b: are the winners of a first pool purer than its losers where the policy turns back?"
     main = with_hppo(scores['main'], scores['validation'])
     pairs = scores['leads'].query('pool == "hybrid"').assign(pairs=1)
-    ahead, found = shares(pairs, 'same', 'pairs'), {}
+    ahead = shares(pairs, 'same', 'pairs')
+    found = {}
     for claim, (column, side) in dict(C05b=('same', -1), C06b=('auc', 1)).items():
         rows = contrast(main, 'hppo', 'sft', p.s, column, side)
         lost = sorted(set(rows.domain[rows.verdict != 'for']))
-        here, others = ahead[ahead.index.isin(lost)], ahead[~ahead.index.isin(lost)]
+        here = ahead[ahead.index.isin(lost)]
+        others = ahead[~ahead.index.isin(lost)]
         purer = len(here) > 0 and (here.low > 0).all() and (others.low <= 0).all()
         moved = gaps(main, 'hppo', 'sft', column, only=lost)
         found[claim] = dict(explained=bool(purer), lost=lost, moved=moved, ahead=here.estimate)
@@ -84,7 +86,8 @@ def rival_reasons(
     "B04 and B09: beside other weights, and beside simpler methods."
     others = [kind for kind in scores['jacobi'].method.unique() if kind != 'endpoint']
     rows = missing(contrasts(scores['jacobi'], [('endpoint', kind) for kind in others], p.s))
-    seen, main = chance(rows, .01), with_hppo(scores['main'], scores['validation'])
+    seen = chance(rows, .01)
+    main = with_hppo(scores['main'], scores['validation'])
     paid = differs(main, missing(cells_of(scores, 'B09')), 'hppo', 'sft', p.s, column='same', side=-1)
     return dict(B04=dict(explained=unseen(rows, seen), gain=rows.estimate, seen=seen),
                 B09=dict(explained=mostly(paid.verdict == 'for'), same=paid.estimate))

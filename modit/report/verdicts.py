@@ -60,27 +60,30 @@ def spanning(
     other:Interval, # over patterns
 ) -> Interval:      # units counts patterns
     "The interval that excludes zero only where both do."
-    low, high = min(one.low, other.low), max(one.high, other.high)
-    return Interval(one.estimate, low, high, max(one.p, other.p), one.n, other.units)
+    ends = min(one.low, other.low), max(one.high, other.high)
+    return Interval(one.estimate, *ends, max(one.p, other.p), one.n, other.units)
 
 # %% ../../nbs/report/210_verdicts.ipynb #c013
-def _contrast_row(cell, domain, split, s, level):
-    counts = shared_counts(s.seed, domain, split, len(cell), s.resamples)
-    by_case = paired_bootstrap(cell.a.values, cell.b.values, counts, level=level)
-    by_pattern = cluster_interval(cell.a.values, cell.b.values, cell.pattern.values, level)
-    used = spanning(by_case, by_pattern) if split == 'item' else by_pattern
+@lru_cache(4096)
+def _intervals(a, b, patterns, cell, level): # bytes of both methods' scores; seed, domain, split, resamples
+    a, b = np.frombuffer(a), np.frombuffer(b)
+    by_case = paired_bootstrap(a, b, shared_counts(*cell[:3], len(a), cell[3]), level=level)
+    by_pattern = cluster_interval(a, b, patterns, level)
+    used = spanning(by_case, by_pattern) if cell[2] == 'item' else by_pattern
     ends = dict(low=used.low, high=used.high, case_low=by_case.low, case_high=by_case.high)
     ends |= dict(pattern_low=by_pattern.low, pattern_high=by_pattern.high)
     return used, dict(estimate=used.estimate, **ends, p=used.p, n=used.n, units=used.units)
 
 # %% ../../nbs/report/210_verdicts.ipynb #c015
 def _contrast(scores, a, b, s, column, side, level):
-    rows, both = [], _pair(scores, a, b)
+    rows = []
+    both = _pair(scores, a, b)
     require(len(both), f'{a} and {b} share no case with a score in {column}; run both on the same cases')
     for (domain, split), cell in both.groupby(['domain', 'split']):
-        used, found = _contrast_row(cell, domain, split, s, level)
-        names, word = dict(domain=domain, split=split, a=a, b=b), verdict(used, side)
-        rows.append(dict(**names, **found, column=column, side=side, verdict=word))
+        ends = (cell[x].to_numpy(float).tobytes() for x in 'ab')
+        used, found = _intervals(*ends, tuple(cell.pattern), (s.seed, domain, split, s.resamples), level)
+        names = dict(domain=domain, split=split, a=a, b=b)
+        rows.append(dict(**names, **found, column=column, side=side, verdict=verdict(used, side)))
     table = pd.DataFrame(rows)
     return table.assign(p_holm=holm(table.p.values))
 
@@ -149,8 +152,8 @@ def draw_differences(
     "Differences in points, or other estimates, with their intervals, side by side at their places."
     places = list(places)
     for r in rows.itertuples():
-        place, mark = getattr(r, across), getattr(r, by)
-        at = places.index(place) + aside(mark, marks)
+        mark = getattr(r, by)
+        at = places.index(getattr(r, across)) + aside(mark, marks)
         whisker(ax, at, 100*r.estimate, 100*r.low, 100*r.high, marks[mark], **more)
     if zero: ax.axhline(0, c='0.6', lw=.8, zorder=0)
     ax.set(xticks=range(len(places)), xticklabels=places, xlim=(-.5, len(places) - .5))
@@ -186,7 +189,8 @@ def power(
     paper,             # label of the reported table, or its rows with domain, split and method
 ) -> pd.DataFrame:     # a row a cell, in points of Joint; enough: whether the paper's difference would show
     "Half the width of each interval beside the paper's difference."
-    effect, half = _paper_effect(rows, paper), (rows.high - rows.low)/2
+    effect = _paper_effect(rows, paper)
+    half = (rows.high - rows.low)/2
     seen = np.abs(effect) >= half*norm.ppf([.975, .8]).sum()/norm.ppf(.975)
     points = dict(half_width=half, difference=rows.estimate, paper=effect)
     points = {name: (100*x).round(2) for name, x in points.items()}

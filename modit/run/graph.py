@@ -40,17 +40,13 @@ class Job(NamedTuple):
 # %% ../../nbs/run/250_graph.ipynb #c008
 def _parents_of(stage, s): return stages_of(s)[MAIN_VARIANTS[-1] if stage == 'hppo' else stage].parents
 
-def _made_from(
-    stage:str,  # of STAGES, or hppo for the main variants together
-    domain,     # for stages of one domain
-    s,          # Settings: domains, and whether they lie in folders
-) -> list:      # of (stage, domain)
+def _made_from(stage, domain, s) -> list: # of (stage, domain); hppo: the main variants together
     "The jobs whose results a stage is made from."
-    found, table = [], stages_of(s)
+    found = []
     for parent in _parents_of(stage, s):
         if parent == 'corpora': found += [('corpus', d) for d in s.domains]
         elif parent in TOGETHER: found += _made_from(parent, domain, s)
-        else: found.append((parent, None if table[parent].shared else domain))
+        else: found.append((parent, None if stages_of(s)[parent].shared else domain))
     return list(dict.fromkeys(found))
 
 # %% ../../nbs/run/250_graph.ipynb #c011
@@ -74,13 +70,10 @@ def job_file(
     return _file_of(runs_dir(), s, MAIN_VARIANTS[-1] if stage == 'hppo' else stage, domain)
 
 # %% ../../nbs/run/250_graph.ipynb #c017
-def _stage_job(
-    s:Settings,  # what it is made with
-    stage:str,   # of STAGES, or hppo for the main variants together
-    domain=None, # for stages of one domain
-) -> Job:
+def _stage_job(s, stage, domain=None): # with its settings; of STAGES, or hppo for the main variants together
     "The process that makes a stage."
-    other, output = changes(s), job_file(s, stage, domain)
+    other = changes(s)
+    output = job_file(s, stage, domain)
     words = ['modit', 'stage', stage, *filter(None, [domain]), '--profile', s.profile]
     if other: words += ['--overrides', json.dumps(other, sort_keys=True)]
     name = '_'.join(filter(None, [stage, domain, fingerprint(output) if other else '']))
@@ -88,13 +81,10 @@ def _stage_job(
     return Job(name, shlex.join(words), output, inputs)
 
 # %% ../../nbs/run/250_graph.ipynb #c018b
-def _pool_jobs(
-    s:Settings,  # what it is made with
-    domain:str,  # whose first pool it is
-    shards:int,  # jobs that label it
-) -> list:       # of Job, the last of them joins
-    "The processes that label a pool in shards; raises `ValueError` for a number that cannot be."
-    whole, folder = _stage_job(s, 'pool', domain), work_folder(stage_path(s, 'pool', domain))
+def _pool_jobs(s, domain, shards) -> list: # of Job, the last of them joins
+    "The processes that label a domain's first pool; raises `ValueError` for a number that cannot be."
+    whole = _stage_job(s, 'pool', domain)
+    folder = work_folder(Path(whole.output))
     if s.scorers and s.of('scorers', domain) != 'column': shards = 1
     parts = []
     for number in range(1, len(shard_slices(s.hppo_cases, shards)) + 1):
@@ -112,7 +102,8 @@ def stage_jobs(
     shards=0,   # jobs that label a first pool; 0: it is made by what learns from it
 ) -> dict:      # output -> Job
     "The jobs that make some stages, and all jobs before them."
-    found, ahead = {}, list(wanted)
+    found = {}
+    ahead = list(wanted)
     while ahead:
         stage, domain = ahead.pop()
         job = _stage_job(s, stage, domain)
@@ -135,32 +126,28 @@ def takes_models(
 
 # %% ../../nbs/run/250_graph.ipynb #c029
 @cache
-def _marker_of(runs, s, name, seed):
-    return str(run_marker(s, name, **({} if seed is None else dict(seed=seed))))
+def _marker_of(runs, s, name, told): return str(run_marker(s, name, **json.loads(told)))
 
 def page_job(
     s:Settings, # of the profile
     name:str,   # of an experiment
-    seed=None,  # of the run, where it has its own
+    **given,    # of its parameters, such as seed=1
 ) -> Job:
     "The process that runs a page afresh."
-    given = {} if seed is None else dict(seed=seed)
     own, changed = settings_of(s.profile, given)
     stages = main_stages(own) if takes_models(name) else [('corpus', d) for d in own.domains]
+    told = json.dumps(given, sort_keys=True)
     inputs = [job_file(own, *stage) for stage in stages]
-    inputs += [_marker_of(runs_dir(), s, n, seed) for n in pages_before(name)]
+    inputs += [_marker_of(runs_dir(), s, n, told) for n in pages_before(name)]
     words = ['modit', 'run', name, '--profile', s.profile, '--fresh']
-    if given: words += ['--parameters', json.dumps(given, sort_keys=True)]
+    if given: words += ['--parameters', told]
     rule = '_'.join(['run', name] + [fingerprint(changed)]*bool(changed))
     log = executed_path(s.profile, name, **given)
-    return Job(rule, shlex.join(words), _marker_of(runs_dir(), s, name, seed), inputs, str(log))
+    return Job(rule, shlex.join(words), _marker_of(runs_dir(), s, name, told), inputs, str(log))
 
 # %% ../../nbs/run/250_graph.ipynb #c032
-def _repository_lock(
-    folder=None,  # by default that of all runs
-    patience=30., # seconds to wait for a killed run's last processes
-):                # an open file that no second run can lock
-    "Keep other runs out; raises `ValueError` while one is at work."
+def _repository_lock(folder=None, patience=30.): # by default that of all runs; seconds for a killed one
+    "An open file that no second run can lock; raises `ValueError` while one is at work."
     for _ in range(max(1, int(2*patience))):
         try: return lock_file(Path(folder or runs_dir())/'.lock', wait=False)
         except BlockingIOError: time.sleep(.5)

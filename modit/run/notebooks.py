@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PLAIN', 'GRAMMAR', 'STEADY', 'fits', 'code_cells', 'notebook_parameters', 'unknown_parameter', 'check_parameters',
            'experiments', 'short_name', 'experiment_path', 'exported_code', 'page_constant', 'steady_environment',
-           'unfinished', 'execute', 'executed_path', 'run_marker', 'run_notebook']
+           'execute', 'executed_path', 'run_marker', 'run_notebook']
 
 # %% ../../nbs/run/230_notebooks.ipynb #c002
 import ast, difflib, json, logging, math, os, re, sys, time
@@ -13,7 +13,7 @@ from dataclasses import asdict, fields
 from functools import cache
 from pathlib import Path
 
-from ..settings import Settings, load_settings, repo_root
+from ..settings import Settings, load_settings, repo_root, require
 from .source import code_of, imported, imports_of, meaning, tables_of, named_in
 from ..store import atomic_write, fingerprint, runs_dir
 
@@ -30,8 +30,7 @@ def fits(
     kind, _, optional = annotation.partition(' | ')
     if value is None: return optional == 'None'
     if kind.startswith('list['):
-        some = isinstance(value, (list, tuple)) and len(value) > 0
-        return some and all(fits(kind[5:-1], v) for v in value)
+        return isinstance(value, (list, tuple)) and len(value) > 0 and all(fits(kind[5:-1], v) for v in value)
     if isinstance(value, bool): return kind == 'bool'
     if isinstance(value, float) and not math.isfinite(value): return False
     return isinstance(value, PLAIN[kind])
@@ -49,22 +48,17 @@ def code_cells(
 def _source(cell): return ''.join(cell['source'])
 
 # %% ../../nbs/run/230_notebooks.ipynb #c012
-def _read_parameter(
-    line, # a statement of the parameters cell
-) -> tuple: # name, annotation, default
+def _read_parameter(line) -> tuple: # a statement of the parameters cell -> name, annotation, default
     "Take an annotated literal apart; raises `ValueError` for anything else."
-    try:
-        name, annotation = line.target.id, ast.unparse(line.annotation)
-        default = ast.literal_eval(line.value)
+    try: found = line.target.id, ast.unparse(line.annotation), ast.literal_eval(line.value)
     except (AttributeError, ValueError, TypeError):
         raise ValueError(f'`{ast.unparse(line)}` in the parameters cell; '
                          'write one annotated literal a line, name: kind = value') from None
-    if not GRAMMAR.fullmatch(annotation):
-        raise ValueError(f'parameter {name} is a {annotation}; use str, int, float, bool, dict, list[str], '
-                         'list[int] or list[float], with `| None` where it may be absent')
-    if not fits(annotation, default):
-        raise ValueError(f'parameter {name} is a {annotation}, but its default is {default!r}')
-    return name, annotation, default
+    name, annotation, default = found
+    require(GRAMMAR.fullmatch(annotation), f'parameter {name} is a {annotation}; use str, int, float, bool, '
+            'dict, list[str], list[int] or list[float], with `| None` where it may be absent')
+    require(fits(annotation, default), f'parameter {name} is a {annotation}, but its default is {default!r}')
+    return found
 
 # %% ../../nbs/run/230_notebooks.ipynb #c014
 def notebook_parameters(
@@ -72,9 +66,8 @@ def notebook_parameters(
 ) -> dict: # name -> (annotation, default)
     "What a notebook can be given; raises `ValueError` if its tagged cell is lost or not in the strict form."
     tagged = [c for c in code_cells(path) if 'parameters' in c.get('metadata', {}).get('tags', [])]
-    if len(tagged) != 1:
-        raise ValueError(f'{path}: {len(tagged)} cells are tagged `parameters`, expected one; '
-                         'tag the cell that holds `profile` and `fresh`')
+    require(len(tagged) == 1, f'{path}: {len(tagged)} cells are tagged `parameters`, expected one; '
+            'tag the cell that holds `profile` and `fresh`')
     try: found = [_read_parameter(line) for line in ast.parse(_source(tagged[0])).body]
     except SyntaxError as e:
         line = (e.text or '').strip()
@@ -99,20 +92,20 @@ def check_parameters(
     given:dict, # name -> value
 ) -> dict:      # the same, if sound
     "Refuse names the notebook lacks and values of another kind; raises `ValueError`."
-    known, page = notebook_parameters(path), Path(path).name
+    known = notebook_parameters(path)
+    page = Path(path).name
     for name, value in given.items():
         if name not in known: raise ValueError(f'{page} has {unknown_parameter(name, known)}')
         kind, default = known[name]
         like = f'like {default!r}' if default is not None else 'of that kind'
-        if not fits(kind, value):
-            raise ValueError(f'{page}: parameter {name}: expected {kind}, got {value!r}; give a value {like}')
+        sound = fits(kind, value)
+        require(sound, f'{page}: parameter {name}: expected {kind}, got {value!r}; give a value {like}')
     return given
 
 # %% ../../nbs/run/230_notebooks.ipynb #c023
 def experiments() -> list: # names such as 320_main, in order
     "The experiment notebooks of the repository."
-    folder = repo_root()/'nbs'/'experiments'
-    return sorted(p.stem for p in folder.glob('[3-9][0-9][0-9]_*.ipynb'))
+    return sorted(p.stem for p in (repo_root()/'nbs'/'experiments').glob('[3-9][0-9][0-9]_*.ipynb'))
 
 def short_name(name): return re.sub(r'^\d+_', '', str(name)) # 400_sensitivity -> sensitivity
 
@@ -133,8 +126,7 @@ def exported_code(
     path, # a notebook file
 ) -> list: # sources of the cells marked for export
     "What of a page becomes its module."
-    sources = map(_source, code_cells(path))
-    return [source for source in sources if re.search(r'^#\|\s*export\b', source, re.M)]
+    return [x for x in map(_source, code_cells(path)) if re.search(r'^#\|\s*export\b', x, re.M)]
 
 # %% ../../nbs/run/230_notebooks.ipynb #c030
 @cache
@@ -151,8 +143,8 @@ def page_constant(
     path = experiment_path(name)
     found = _assigned(path, path.stat().st_mtime_ns)
     if constant not in found and missing is not None: return missing
-    if constant not in found:
-        raise ValueError(f'{path.name}: no exported cell assigns {constant}; write {constant} = (...) or ()')
+    lacks = f'{path.name}: no exported cell assigns {constant}; write {constant} = (...) or ()'
+    require(constant in found, lacks)
     try: return ast.literal_eval(found[constant])
     except ValueError:
         raise ValueError(f"{path.name}: {constant} must be a literal, such as ('main',)") from None
@@ -166,44 +158,33 @@ def steady_environment():
     "Prepare this process's environment for its children."
     os.environ.pop('JUPYTER_PATH', None)
     for name, value in STEADY.items(): os.environ.setdefault(name, value)
-    here, path = str(Path(sys.executable).parent), os.environ.get('PATH', '')
-    if path.split(os.pathsep)[0] != here: os.environ['PATH'] = here + os.pathsep + path
-
-# %% ../../nbs/run/230_notebooks.ipynb #c036
-def _socket_options() -> dict: # for a kernel manager
-    "IPC where a socket file can be had."
-    from jupyter_core.paths import jupyter_runtime_dir
-    folder = jupyter_runtime_dir()
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    if len(folder) >= 50 or os.name != 'posix': return {}
-    return dict(transport='ipc', ip=f'{folder}/modit-{os.getpid()}')
+    here = str(Path(sys.executable).parent)
+    if os.get_exec_path()[0] != here: os.environ['PATH'] = here + os.pathsep + os.environ.get('PATH', '')
 
 # %% ../../nbs/run/230_notebooks.ipynb #c038
 def _kernel_manager():
-    "The class of a kernel run by this interpreter."
+    "The class of a kernel run by this interpreter, through a socket file where one can be had."
     from jupyter_client.manager import AsyncKernelManager
+    from jupyter_core.paths import jupyter_runtime_dir
+    folder = Path(jupyter_runtime_dir())
+    folder.mkdir(parents=True, exist_ok=True)
+    short = os.name == 'posix' and len(str(folder)) < 50
+    socket = dict(transport='ipc', ip=f'{folder}/modit-{os.getpid()}') if short else {}
     class ThisInterpreter(AsyncKernelManager):
-        "A kernel of the running interpreter; its farewell messages are not errors."
-        def __init__(self, **kw): super().__init__(**(_socket_options() | kw))
+        "Not the kernel that is registered under its name; its farewell messages are not errors."
+        def __init__(self, **kw): super().__init__(**(socket | kw))
         def format_kernel_cmd(self, extra_arguments=None):
             start = [sys.executable, '-m', 'ipykernel_launcher', '-f', self.connection_file]
             return [*start, '--log-level=50', *(extra_arguments or [])]
     return ThisInterpreter
 
 # %% ../../nbs/run/230_notebooks.ipynb #c041
-def unfinished(
-    path, # an executed notebook
-) -> list: # numbers of the code cells that did not run, counted from 1
-    "Code cells without an execution count."
+def _unfinished(path) -> list: # of an executed notebook: numbers of the cells that did not run, from 1
     numbered = enumerate(code_cells(path), 1)
     return [i for i, c in numbered if c['execution_count'] is None and _source(c).strip()]
 
 # %% ../../nbs/run/230_notebooks.ipynb #c043
-def _papermill_run(
-    path,            # notebook to run
-    out,             # where the executed page goes
-    parameters:dict, # checked
-) -> str:            # what went wrong, or nothing
+def _papermill_run(path, out, parameters) -> str: # what went wrong, or nothing; out: where the page goes
     "Run a notebook in a kernel of this interpreter, in the repository's root."
     sys.modules.setdefault('rfc3987_syntax', None) # the grammar of addresses
     import papermill
@@ -215,7 +196,7 @@ def _papermill_run(
             kernel_name='python3', language='python', kernel_manager_class=_kernel_manager())
     except papermill.PapermillExecutionError as e: return f'{e.ename}: {e.evalue}'
     except DeadKernelError: return 'its kernel died; was there enough memory?'
-    left = unfinished(out)
+    left = _unfinished(out)
     return f'code cell {left[0]} did not run' if left else ''
 
 # %% ../../nbs/run/230_notebooks.ipynb #c045
@@ -238,11 +219,7 @@ def execute(
     os.replace(part, out)
 
 # %% ../../nbs/run/230_notebooks.ipynb #c048
-def _what_differs(
-    name:str,        # of an experiment
-    parameters:dict, # given, beyond profile and fresh
-) -> dict:
-    "The parameters that are not at their defaults."
+def _what_differs(name, parameters) -> dict: # of an experiment: those that are not at their defaults
     known = notebook_parameters(experiment_path(name))
     return {k: v for k, v in parameters.items() if k not in known or known[k][1] != v}
 
@@ -258,12 +235,9 @@ def executed_path(
     return runs_dir()/profile/'notebooks'/f'{stem}.ipynb'
 
 # %% ../../nbs/run/230_notebooks.ipynb #c053
-def _code_behind(
-    path, # of an experiment notebook
-) -> list: # what its cells and all modules behind them do
-    "Everything that a run's numbers can depend on, but for settings and parameters."
-    cells = [re.sub(r'^[%!].*$', 'pass', _source(c), flags=re.M)
-             for c in code_cells(path)] # a magic does nothing
+def _code_behind(path) -> list: # what the cells of an experiment and all modules behind them do
+    "Everything that a run's numbers can depend on, but for settings and parameters; a magic does nothing."
+    cells = [re.sub(r'^[%!].*$', 'pass', _source(c), flags=re.M) for c in code_cells(path)]
     modules = imports_of(*set().union(*map(imported, cells)))
     modules = imports_of(*modules, *set().union(*map(named_in, modules)))
     tables = [tables_of('variants'), (repo_root()/'data_synth'/'domains.csv').read_text()] # no module's code
@@ -271,7 +245,7 @@ def _code_behind(
 
 # %% ../../nbs/run/230_notebooks.ipynb #c055
 def run_marker(
-    s,            # Settings
+    s:Settings,   # of the run's profile
     name:str,     # of an experiment
     **parameters, # beyond profile and fresh
 ) -> Path:
@@ -288,7 +262,9 @@ def run_notebook(
     **parameters,   # others of the notebook's parameters
 ) -> Path:          # the executed notebook
     "Run an experiment with checked parameters; raises `ValueError` for a parameter it lacks."
-    path, s, began = experiment_path(name), load_settings(profile), time.time()
+    path = experiment_path(name)
+    s = load_settings(profile)
+    began = time.time()
     given = check_parameters(path, dict(profile=profile, fresh=fresh, **parameters))
     marker = run_marker(s, name, **parameters) if fresh else None # of the code as it is now
     out = executed_path(profile, name, **parameters)

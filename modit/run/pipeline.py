@@ -4,9 +4,8 @@
 
 # %% auto #0
 __all__ = ['MAKERS', 'HISTORY', 'own_domain', 'get_domain', 'get_pool', 'get_corpus', 'get_model', 'save_model', 'work_folder',
-           'make_domain_file', 'make_corpus', 'make_pretrained', 'make_cpt', 'make_sft', 'preference_settings',
-           'make_pool', 'make_shard', 'save_run', 'make_preference', 'maker_of', 'one_at_a_time', 'make_stage',
-           'get_rows', 'get_history']
+           'preference_settings', 'make_shard', 'save_run', 'maker_of', 'one_at_a_time', 'make_stage', 'get_rows',
+           'get_history', 'get_losses']
 
 # %% ../../nbs/run/220_pipeline.ipynb #0090c183
 import shutil
@@ -19,11 +18,10 @@ import pandas as pd
 
 from ..candidates import Pool, labelled_pool
 from ..cpt import continue_pretraining
-from ..data.synth import synthetic_domain, synthetic_sessions
 from ..data.folder import find_folder, raw_sessions
 from ..data.scorer import own_domain as read_own, scorer_of
 from ..data.sessions import mixed_sessions
-from ..data.synth import load_domain, save_domain
+from ..data.synth import load_domain, save_domain, synthetic_domain, synthetic_sessions
 from ..flow import guide_of, guided_by
 from ..model import new_model
 from ..ordering import Corpus, prepare_corpus
@@ -95,27 +93,17 @@ def _items_path(path): return path.with_suffix('.npy') # of a stage whose items 
 def save_model(path, model, **facts): on_main(partial(save_checkpoint, path, model, **facts))
 def work_folder(path): return path.with_suffix('.work') # of a stage that is being made: its checkpoints
 
-def make_domain_file(s, stage, domain, path): on_main(lambda: _draw(s, domain, path))
+def _make_domain(s, stage, domain, path): on_main(lambda: _draw(s, domain, path))
 def _draw(s, domain, path): save_domain(synthetic_domain(s, domain, _items_path(path)), path)
 
 # %% ../../nbs/run/220_pipeline.ipynb #c022b
-def make_corpus(
-    s:Settings, # of the run
-    stage,      # corpus
-    domain,     # its name
-    path,       # of the result
-):
+def _make_corpus(s, stage, domain, path):
     "Patterns, holdouts and predicted density of a domain."
     domain_data = get_domain(s, domain, _items_path(path))
     on_main(lambda: prepare_corpus(domain_data, s).save(path, _own_folder(s, domain)))
 
 # %% ../../nbs/run/220_pipeline.ipynb #c024
-def make_pretrained(
-    s:Settings, # of the run
-    stage,      # pretrained
-    domain,     # None, shared by all
-    path,       # of the result
-):
+def _make_pretrained(s, stage, domain, path): # domain None, shared by all
     "Raw-sequence pretraining: on sessions of the synthetic world, or of the domains' own folders."
     if not s.folders: draw = synthetic_sessions(s)
     else:
@@ -124,24 +112,14 @@ def make_pretrained(
     save_model(path, model, losses=losses)
 
 # %% ../../nbs/run/220_pipeline.ipynb #c025
-def make_cpt(
-    s:Settings, # of the run
-    stage,      # cpt or cpt_single
-    domain,     # None for all of them
-    path,       # of the result
-):
+def _make_cpt(s, stage, domain, path): # domain None for all of them
     "Continuation pretraining over all domains, or over one."
     corpora = [get_corpus(s, d) for d in ([domain] if domain else s.domains)]
     model, losses = continue_pretraining(get_model(s, 'pretrained'), corpora, s, work_folder(path))
     save_model(path, model, losses=losses)
 
 # %% ../../nbs/run/220_pipeline.ipynb #c026
-def make_sft(
-    s:Settings, # of the run
-    stage,      # sft or sft_single
-    domain,     # its name
-    path,       # of the result
-):
+def _make_sft(s, stage, domain, path):
     "Tail-centroid fine-tuning from the stage's parent."
     start = get_model(s, STAGES[stage].parents[0], domain)
     model, losses = finetune(start, get_corpus(s, domain), s, work_folder(path))
@@ -150,13 +128,7 @@ def make_sft(
 # %% ../../nbs/run/220_pipeline.ipynb #c028
 def preference_settings(s): return replace(s, seed=s.seed + s.preference_run) # of the preference stage
 
-def make_pool(
-    s:Settings, # of the run
-    stage,      # pool
-    domain,     # its name
-    path,       # of the result
-    **shards, # how many, and the only one to label 
-):
+def _make_pool(s, stage, domain, path, **shards): # how many, and the only one to label
     "The first pool, with the SFT policy's fan, or one of its shards."
     sft = get_model(s, 'sft', domain)
     corpus = get_corpus(s, domain)
@@ -166,7 +138,7 @@ def make_pool(
         if not shards.get('only'): pool.save(path)
     on_main(save_labelled)
 
-def make_shard(s, domain, **shards): make_pool(s, 'pool', domain, stage_path(s, 'pool', domain), **shards)
+def make_shard(s, domain, **shards): _make_pool(s, 'pool', domain, stage_path(s, 'pool', domain), **shards)
 
 # %% ../../nbs/run/220_pipeline.ipynb #c028k
 def save_run(
@@ -184,12 +156,7 @@ def _copy_rounds(other, folder): # of a stored run, if it is there, into a work 
     for i in range(rounds):
         atomic_write(folder/f'round-{i:03d}.safetensors', _checkpoint_path(other, i).read_bytes())
 
-def make_preference(
-    s:Settings, # of the run
-    stage,      # a name of VARIANTS
-    domain,     # its name
-    path,       # of the result
-):
+def _make_preference(s, stage, domain, path):
     "A preference run under the variant of the stage's name."
     folder = work_folder(path)
     variant = VARIANTS[stage]
@@ -200,15 +167,15 @@ def make_preference(
     save_run(path, hppo(sft, corpus, preference_settings(s), pool, variant, folder, labeller(folder)))
 
 # %% ../../nbs/run/220_pipeline.ipynb #c853cbe3
-MAKERS = dict(domain=make_domain_file, corpus=make_corpus, pretrained=make_pretrained, cpt=make_cpt,
-              sft=make_sft, cpt_single=make_cpt, sft_single=make_sft, pool=make_pool)
+MAKERS = dict(domain=_make_domain, corpus=_make_corpus, pretrained=_make_pretrained, cpt=_make_cpt,
+              sft=_make_sft, cpt_single=_make_cpt, sft_single=_make_sft, pool=_make_pool)
 
 def maker_of(
     stage:str, # of STAGES
 ):             # (s, stage, domain, path): writes the result at `path`
     "What makes a stage: called with settings, its name, a domain and the path of the result."
     if STAGES[stage].maker: return named(STAGES[stage].maker)
-    return make_preference if stage in VARIANTS else MAKERS[stage]
+    return _make_preference if stage in VARIANTS else MAKERS[stage]
 
 # %% ../../nbs/run/220_pipeline.ipynb #c047
 def one_at_a_time(
@@ -255,3 +222,15 @@ def get_history(
     "What the validation slice said of each round or checkpoint."
     rows = pd.DataFrame(get_rows(s, domain, variant)).reindex(columns=HISTORY)
     return rows.assign(domain=domain, method=variant)[['domain', 'method', *HISTORY]]
+
+# %% ../../nbs/run/220_pipeline.ipynb #c054
+def get_losses(
+    s:Settings,  # of the run
+    stage:str,   # a supervised stage or a preference variant
+    domain=None, # for stages of one domain
+) -> list:       # a number an optimiser step
+    "Training curve of a stage; that of a preference run goes through its rounds."
+    if stage not in VARIANTS: return load_arrays(make_stage(s, stage, domain))[1]['losses']
+    rows = get_rows(s, domain, stage)
+    if VARIANTS[stage].rounds == 1: rows = rows[:1] # its checkpoints are of one curve
+    return [loss for row in rows for loss in row.get('losses', [])]

@@ -41,10 +41,7 @@ def shard_numbers(
     return list(range(1, shards + 1)) if only is None else [only]
 
 # %% ../../nbs/run/165_shards.ipynb #c009
-def _join_pools(
-    pools, # list of Pool with the same families, of cases that follow one another
-) -> Pool:
-    "One pool of all cases."
+def _join_pools(pools) -> Pool: # of cases that follow one another, with the same families
     parts = [pool.cases for pool in pools]
     def join(parts, name): return np.concatenate([getattr(part, name) for part in parts])
     cases = Cases(join(parts, 'pattern'), join(parts, 'sequence'), pools[0].cases.prefix_len)
@@ -61,11 +58,7 @@ def shard_file(
     return Path(folder)/f'pool-{round_number:03d}-{number}-of-{shards}.safetensors'
 
 # %% ../../nbs/run/165_shards.ipynb #c014
-def _load_or_label(
-    path,  # of its file
-    cases, # Cases that it must be of
-    label, # () -> Pool of these
-) -> Pool:
+def _load_or_label(path, cases, label) -> Pool: # its file; the Cases it must be of; () -> Pool of these
     "A shard from its file, or labelled and kept there; a file that cannot be used is named and made again."
     try:
         pool = Pool.load(path)

@@ -35,10 +35,7 @@ def meaning(
     return ast.dump(ast.Module(kept, []))
 
 # %% ../../nbs/run/015_source.ipynb #c008
-def _tables_in(
-    source:str, # Python
-) -> str:       # their syntax trees as text
-    "The tables of a source that `meaning` leaves out."
+def _tables_in(source) -> str: # Python -> the syntax trees of the tables that `meaning` leaves out
     return ast.dump(ast.Module([x for x in ast.parse(source).body if _is_table(x)], []))
 
 # %% ../../nbs/run/015_source.ipynb #c009
@@ -65,11 +62,8 @@ def code_of(
 def tables_of(module): return _tables_in(_module_file(module).read_text())
 
 # %% ../../nbs/run/015_source.ipynb #adef9963
-def _named(
-    node,   # ast.ImportFrom
-    folder, # of the module that it stands in
-) -> list:  # paths that may be modules
-    "What an import line names: a module, or a folder and modules in it."
+def _named(node, folder) -> list: # an ast.ImportFrom, of the module that it stands in
+    "Paths that an import line may name as modules: a module, or a folder and modules in it."
     start = [folder, *folder.parents][node.level - 1] if node.level else PACKAGE.parent
     base = start.joinpath(*(node.module or '').split('.'))
     inside = [base/x.name for x in node.names]
@@ -121,7 +115,8 @@ def imports_of(
     *modules:str, # of modit
 ) -> list:        # names in alphabetical order
     "Modules with all that they import, but for those that belong to no key."
-    found, todo = set(), set(modules)
+    found = set()
+    todo = set(modules)
     while todo:
         name = todo.pop()
         found.add(name)

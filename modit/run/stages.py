@@ -51,9 +51,7 @@ SFT = (*MODEL, *FIT, *SEQUENCES, 'batch', 'condition_dropout', 'guidance_branch'
        'sft_epochs', 'sft_lr', 'sft_micro_batch', 'sft_draws', 'sft_depth')
 
 # %% ../../nbs/run/217_stages.ipynb #c033
-def _preference_reads(
-    variant:Variant, # a row of VARIANTS
-):                   # tuple of names of settings
+def _preference_reads(variant:Variant): # a row of VARIANTS -> names of settings
     "The settings that a preference run reads under a variant."
     fields_named = [x for x in (variant.tolerance, variant.rounds, variant.steps) if isinstance(x, str)]
     labels = POOL if variant.new_cases else FAN

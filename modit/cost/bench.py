@@ -127,7 +127,7 @@ def _bench_labelling(
 ) -> dict: # what, value, aim
     "Labelling speed over the product-only bound."
     rng = stream(s.seed, 'bench')
-    items = rng.standard_normal((max(s.items), s.dim), dtype=np.float32)
+    items = rng.standard_normal((min(s.items), s.dim), dtype=np.float32)
     queries = rng.standard_normal((2*s.label_block, s.dim), dtype=np.float32)
     index = VectorIndex(items, block=s.label_block)
     searched = seconds(lambda: index.search(queries, s.k + s.seq_len), 1)

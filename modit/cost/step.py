@@ -58,9 +58,9 @@ class Watched(TorchDispatchMode):
         out = op(*args, **(kwargs or {}))
         took = time.thread_time() - start
         tensors = [x for x in tree_leaves((args, out)) if isinstance(x, torch.Tensor)]
-        row = dict(op=op.overloadpacket.__name__, seconds=took)
-        row['bytes'] = 0 if op.is_view else sum(map(_bytes, tensors))
-        self.rows.append(row | dict(layouts=[(tuple(x.shape), x.stride()) for x in tensors]))
+        moved = 0 if op.is_view else sum(map(_bytes, tensors))
+        layouts = [(tuple(x.shape), x.stride()) for x in tensors]
+        self.rows.append(dict(op=op.overloadpacket.__name__, seconds=took, bytes=moved, layouts=layouts))
         return out
 
 # %% ../../nbs/cost/238_step.ipynb #t012

@@ -58,7 +58,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
             'modit.cost.bench': { 'modit.cost.bench._bench_bootstrap': ('cost/bench.html#_bench_bootstrap', 'modit/cost/bench.py'),
                                   'modit.cost.bench._bench_expand': ('cost/bench.html#_bench_expand', 'modit/cost/bench.py'),
                                   'modit.cost.bench._bench_labelling': ('cost/bench.html#_bench_labelling', 'modit/cost/bench.py'),
-                                  'modit.cost.bench._bench_once': ('cost/bench.html#_bench_once', 'modit/cost/bench.py'),
                                   'modit.cost.bench._bench_packed': ('cost/bench.html#_bench_packed', 'modit/cost/bench.py'),
                                   'modit.cost.bench._bench_sampling': ('cost/bench.html#_bench_sampling', 'modit/cost/bench.py'),
                                   'modit.cost.bench._bench_training': ('cost/bench.html#_bench_training', 'modit/cost/bench.py'),

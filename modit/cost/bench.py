@@ -51,10 +51,7 @@ def _peak_flops() -> float: # operations a second
     return max(product(n) for n in (256, 512, 1024))
 
 # %% ../../nbs/cost/260_bench.ipynb #c012
-def _bench_training(
-    s,             # Settings
-    compiled=True, # compile a step, too: that takes a minute
-) -> list: # of dicts: what, value, aim
+def _bench_training(s, compiled=True): # Settings, whether to compile a step -> dicts of what, value, aim
     "A step over two bounds, and two other ways to compute it over the usual one."
     step, L = training_step(s), s.seq_len - 1
     alone, half = products_alone(products_of(step)), training_step(s, 'bf16')
@@ -83,9 +80,7 @@ def _uncached(
     return z
 
 # %% ../../nbs/cost/260_bench.ipynb #c018
-def _bench_sampling(
-    s, # Settings
-) -> dict: # what, value, aim
+def _bench_sampling(s): # Settings -> what, value, aim
     "Measured gain of the prefix cache over the gain that the operation count allows."
     model, rng, m, steps = new_model(s), stream(s.seed, 'bench'), s.prefix_len, s.ode_steps
     items, noise = sample_sphere(rng, (250, m, s.dim)), sample_sphere(rng, (250, 1, s.dim))
@@ -97,10 +92,7 @@ def _bench_sampling(
     return dict(what=what, value=slow/fast/counted, aim='>= 0.9')
 
 # %% ../../nbs/cost/260_bench.ipynb #c021
-def _bench_packed(
-    s,       # Settings
-    pairs=4, # losers of a case
-) -> dict:   # what, value, aim
+def _bench_packed(s, pairs=4): # Settings, losers of a case -> what, value, aim
     "Naive over packed time of a forward and backward pass of the preference scores."
     model, rng, B, D = new_model(s), stream(s.seed, 'bench'), 32, s.hppo_draws
     prefix, targets = sample_sphere(rng, (B, s.prefix_len, s.dim)), sample_sphere(rng, (B, pairs + 2, s.dim))
@@ -122,12 +114,10 @@ def _product_only(items, queries, tile=1024):
     for i in range(0, len(items) - tile + 1, tile): torch.mm(queries, items[i:i + tile].T, out=out)
 
 # %% ../../nbs/cost/260_bench.ipynb #c025
-def _bench_labelling(
-    s, # Settings
-) -> dict: # what, value, aim
+def _bench_labelling(s): # Settings -> what, value, aim
     "Labelling speed over the product-only bound."
     rng = stream(s.seed, 'bench')
-    items = rng.standard_normal((max(s.items), s.dim), dtype=np.float32)
+    items = rng.standard_normal((min(s.items), s.dim), dtype=np.float32)
     queries = rng.standard_normal((2*s.label_block, s.dim), dtype=np.float32)
     index = VectorIndex(items, block=s.label_block)
     searched = seconds(lambda: index.search(queries, s.k + s.seq_len), 1)
@@ -177,37 +167,29 @@ def _bench_expand(
     return [*rows, dict(what=what, value=whole, aim='< 0.06')]
 
 # %% ../../nbs/cost/260_bench.ipynb #c032
-def _bench_bootstrap() -> dict: # what, value, aim
+def _bench_bootstrap(): # -> what, value, aim
     "Seconds of 24 contrasts of 10,000 resamples of 500 cases, counts included."
     values = stream(0, 'bench').normal(size=(500, 24))
     def contrasts(): bootstrap_contrasts(values, resample_counts(500, 10_000, stream(0, 'counts')))
     return dict(what='bootstrap of 24 contrasts, seconds', value=seconds(contrasts), aim='< 0.5')
 
-# %% ../../nbs/cost/260_bench.ipynb #c035a
-def _bench_once(
-    s, # Settings; a list is made with those of profile public
-    n, # items that a list is made from
-    compiled, # whether to compile a step
-) -> list: # of dicts: what, value, aim
-    "One round of all rows."
-    training = [*_bench_training(s, compiled), _bench_sampling(s), _bench_packed(s), _bench_labelling(s)]
-    return [*training, *_bench_expand(load_settings('public'), n), _bench_bootstrap()]
-
 # %% ../../nbs/cost/260_bench.ipynb #c035
 def bench(
-    s:Settings,    # of a profile
+    s:Settings,    # of a profile; a list is made with those of profile public
     n=118_000,     # items that a list is made from
     rounds=5,      # of which each row has the median, the least and the greatest
-    compiled=True, # compile a training step, too
+    compiled=True, # compile a training step, too: that takes a minute
 ) -> pd.DataFrame: # what, value, low, high, aim, processor
     "All ratios, in one run on one thread."
     torch.set_num_threads(1)
-    rows = pd.DataFrame(sum((_bench_once(s, n, compiled) for _ in range(rounds)), []))
-    values = rows.groupby('what', sort=False).value
-    found = dict(value=values.median(), low=values.min(), high=values.max())
-    table = rows[['what', 'aim']].drop_duplicates().assign(**{name: x.values for name, x in found.items()})
-    table = table.assign(processor=kernels()['processor'])
-    return table[['what', *found, 'aim', 'processor']]
+    rows = []
+    for _ in range(rounds):
+        rows += [*_bench_training(s, compiled), _bench_sampling(s), _bench_packed(s), _bench_labelling(s)]
+        rows += [*_bench_expand(load_settings('public'), n), _bench_bootstrap()]
+    found = pd.DataFrame(rows).groupby(['what', 'aim'], sort=False).value
+    table = found.agg(value='median', low='min', high='max').reset_index()
+    columns = ['what', 'value', 'low', 'high', 'aim', 'processor']
+    return table.assign(processor=kernels()['processor'])[columns]
 
 # %% ../../nbs/cost/260_bench.ipynb #c039
 def _cell(row): # median [least, greatest]

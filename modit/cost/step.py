@@ -8,7 +8,6 @@ __all__ = ['PRODUCTS', 'random_rows', 'training_step', 'Watched', 'products_of',
 # %% ../../nbs/cost/239_step.ipynb #t002
 import time
 from functools import cache
-from itertools import chain
 
 import numpy as np
 import torch
@@ -59,9 +58,9 @@ class Watched(TorchDispatchMode):
         out = op(*args, **(kwargs or {}))
         took = time.thread_time() - start
         tensors = [x for x in tree_leaves((args, out)) if isinstance(x, torch.Tensor)]
-        row = dict(op=op.overloadpacket.__name__, seconds=took)
-        row['bytes'] = 0 if op.is_view else sum(map(_bytes, tensors))
-        self.rows.append(row | dict(layouts=[(tuple(x.shape), x.stride()) for x in tensors]))
+        moved = 0 if op.is_view else sum(map(_bytes, tensors))
+        layouts = [(tuple(x.shape), x.stride()) for x in tensors]
+        self.rows.append(dict(op=op.overloadpacket.__name__, seconds=took, bytes=moved, layouts=layouts))
         return out
 
 # %% ../../nbs/cost/239_step.ipynb #t012
@@ -83,9 +82,9 @@ def products_alone(
     products, # of `products_of`
 ): # a call
     "Nothing but these products, one after the other, as a call."
-    pairs = [x[:2] for x in products]
-    factors = {layout: _random(*layout) for layout in {*chain(*pairs)}}
-    results = {layout: torch.empty_strided(*layout) for *_, layout in products}
+    first, second, last = map(set, zip(*products, strict=True))
+    factors = {layout: _random(*layout) for layout in first | second}
+    results = {layout: torch.empty_strided(*layout) for layout in last}
     ready = [(factors[a], factors[b], results[out]) for a, b, out in products]
     def multiply():
         for a, b, out in ready: torch.matmul(a, b, out=out)

@@ -11,7 +11,7 @@ from conftest import ROOT
 from modit.experiments.claims import REAL
 from modit.experiments import lists
 from modit.run.page import open_page
-from modit.report.report import beside_rivals, read_cases
+from modit.report.report import read_cases
 from test_figures import SMALLEST, WIDTH, colours_of, is_allowed, overlapping, texts_of
 
 CLAIMS = ('C02', 'C09', 'C04', 'C13', 'C14', 'C18')
@@ -149,7 +149,7 @@ def test_group_counts_are_those_of_the_scores(folder):
 def found():
     p = open_page('lists', profile='public')
     scores = {name: read_cases(p.folder, name) for name in (*lists.READS, *lists.SCORES)}
-    return lists.plot_found(scores['lists'], beside_rivals(scores, 'own_direction', rivals=('probe',)), p)
+    return lists.plot(scores, p)['fig-found']
 
 
 def test_the_lists_can_be_read():

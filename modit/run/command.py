@@ -18,7 +18,7 @@ from fastcore.script import anno_parser
 from .notebooks import execute, run_notebook, steady_environment
 from ..serving.commands import OWN, Overrides, Profile, read_json
 from ..settings import clone_root, load_settings, repo_root, require
-from ..store import runs_dir, whole_file
+from ..store import runs_dir
 
 # %% ../../nbs/run/279_command.ipynb #c033
 TARGETS = dict(choices=('main', 'paper', 'public', 'replicate'), opt=False, nargs='?')

@@ -92,11 +92,9 @@ def test_a_step_that_cannot_be_compiled_is_none(monkeypatch):
     assert compiled_step.__wrapped__(S) is None
 
 
-@pytest.mark.slow
-def test_a_compiled_step_learns_the_same():
-    step = compiled_step(S)
-    if step is None: pytest.skip('torch finds no compiler')
-    plain = training_step(S)
+def test_a_compiled_step_learns_the_same(monkeypatch):
+    monkeypatch.setattr(torch, 'compile', partial(torch.compile, backend='eager'))  # kernels take a minute to write
+    step, plain = compiled_step.__wrapped__(S), training_step(S)
     losses = [float(plain()) for _ in range(3)]
     assert np.allclose([float(step()) for _ in range(2)], losses[1:], rtol=1e-4)
 

@@ -93,7 +93,8 @@ def test_a_step_that_cannot_be_compiled_is_none(monkeypatch):
 
 
 def test_a_compiled_step_learns_the_same(monkeypatch):
-    monkeypatch.setattr(torch, 'compile', partial(torch.compile, backend='eager'))  # kernels take a minute to write
+    eager = partial(torch.compile, backend='eager')  # to write kernels takes a minute
+    monkeypatch.setattr(torch, 'compile', eager)
     step, plain = compiled_step.__wrapped__(S), training_step(S)
     losses = [float(plain()) for _ in range(3)]
     assert np.allclose([float(step()) for _ in range(2)], losses[1:], rtol=1e-4)

@@ -5,6 +5,8 @@ __all__ = ['READS', 'SCORES', 'LOOKS', 'FIVE', 'SEEDS', 'settings_tried', 'symbo
            'settings_table', 'table', 'plot', 'rerun_noise', 'best_and_worst', 'claims']
 
 # %% ../../nbs/experiments/400_sensitivity.ipynb #c004
+from functools import lru_cache
+
 import numpy as np
 import pandas as pd
 from scipy.stats import studentized_range
@@ -134,6 +136,8 @@ def plot(
     return {'fig-hparam': by_value, 'fig-seed': by_seed}
 
 # %% ../../nbs/experiments/400_sensitivity.ipynb #c025
+_range_quantile = lru_cache(studentized_range.ppf) # of a studentised range; slow
+
 def rerun_noise(
     seeds,  # per-case scores of the runs
     values, # how many values are compared
@@ -143,7 +147,7 @@ def rerun_noise(
     means = runs.groupby(['domain', 'split', 'method']).joint.mean().unstack()
     freedom = (means.notna().groupby('domain').first().sum(axis=1) - 1).sum()
     if freedom < 1: return float('nan')
-    return float(np.sqrt(means.var(axis=1).mean())*studentized_range.ppf(.95, values, freedom))
+    return float(np.sqrt(means.var(axis=1).mean())*_range_quantile(.95, values, freedom))
 
 # %% ../../nbs/experiments/400_sensitivity.ipynb #c028
 def best_and_worst(

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
+from .lib.panels import verdicts_of
 from ..report.looks import VERDICTS, legend_of, look, whisker
 from ..report.report import Table, with_hppo
 from ..settings import override, require
@@ -79,7 +80,7 @@ def plot(
         draw_contrast(ax, found[(found.a == a) & (found.b == b)])
     axes[0].invert_yaxis()
     lines = [Line2D([], [], c='0.4', lw=lw, label=label) for label, lw in WIDTHS.items()]
-    handles = legend_of(*VERDICTS.values()) + lines
+    handles = legend_of(*verdicts_of(found)) + lines
     axes[-1].legend(handles=handles, loc='center left', bbox_to_anchor=(1, .5))
     return {'fig-sig': fig}
 

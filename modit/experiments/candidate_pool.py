@@ -8,11 +8,12 @@ __all__ = ['READS', 'SCORES', 'LOOKS', 'runs_of', 'score_pool', 'run', 'columns'
 import matplotlib.pyplot as plt
 import pandas as pd
 
+from .lib.panels import legend_beside, title_of_splits
 from ..variants import VARIANTS
 from ..run.parameters import check_choice
 from ..run.page import Page
 from ..run.pipeline import get_corpus, get_history, get_model
-from ..report.looks import legend_of, look
+from ..report.looks import look
 from ..report.report import Table, by_method, read_reported
 from ..report.ledger import judge
 from ..report.verdicts import contrast
@@ -100,7 +101,7 @@ def plot(
         for pool in p.pools: draw_exchange(ax, cases[cases.domain == name], pool, p.s)
         ax.set(title=name, xlabel='Same, against SFT (points)')
     axes[0, 0].set_ylabel('Joint, against SFT\n(points)')
-    axes[0, -1].legend(handles=legend_of(*p.pools), loc='center left', bbox_to_anchor=(1, .5))
+    legend_beside(axes, *p.pools, title=title_of_splits(p))
     return {'fig-cand': fig}
 
 # %% ../../nbs/experiments/340_candidate_pool.ipynb #c029

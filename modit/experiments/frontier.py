@@ -22,7 +22,7 @@ from ..report.looks import look, ring
 from ..report.report import Table, best_variants
 from ..settings import Settings
 from ..report.ledger import judge, weakest_in_each_cell
-from ..report.verdicts import draw_differences
+from ..report.verdicts import aside, draw_differences
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c007
 READS = ('validation',)
@@ -158,7 +158,9 @@ def plot_curves(
             if kind in STOPPED: ax.plot(*means.loc[kind, usual], **hollow(kind).style | dict(ms=6))
         ax.plot(*means.loc['average'].iloc[0], **look('average').style | dict(ms=6))
         ring(ax, *means.loc['hppo', usual])
-    legend_beside(axes, *map(hollow, SHOWN), 'hppo', ringed=True)
+        left = means.loc[list(STOPPED)].same.min() - 2 # what is less pure than any model is left out
+        ax.set(xlim=(left, None), ylim=(means.joint[means.same > left].min() - .5, None))
+    legend_beside(axes, *map(hollow, SHOWN), 'hppo', title='Large: serving scale', ringed=True)
     return fig
 
 # %% ../../nbs/experiments/465_frontier.ipynb #t031
@@ -178,24 +180,28 @@ def plot_conditioned(
             ax.plot(means.loc[kind].same, means.loc[kind].joint, **look(kind).style | thin)
         trained = means.loc['told'].reindex([0., 1.])
         ax.plot(trained.same, trained.joint, **look('told').style | dict(ms=6))
-    legend_beside(axes, *BESIDE)
+    legend_beside(axes, *BESIDE, title='Large: trained\nobjectives')
     return fig
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c033
 RIVALS = ('average', *STEPPED, *STOPPED[1:])
 
 def plot_areas(
-    cases, # of `curves`
-    p:Page, # the run
-):         # matplotlib Figure
+    cases,     # of `curves`
+    best:dict, # domain -> the variant that is HPPO
+    p:Page,    # the run
+):             # matplotlib Figure
     "Dominated areas minus SFT's, with intervals."
     rows = pd.concat(area_contrasts(cases, [(kind, 'sft') for kind in RIVALS], p.s))
-    titles = [f'{split} split' for split in p.splits]
+    ylabels = [f'{split} split\narea under Joint,\n… minus SFT (points)' for split in p.splits]
     marks = {kind: hollow(kind) for kind in RIVALS}
-    fig, axes = panels(titles, ['area under Joint, … minus SFT\n(points)'], 2.8, sharey=True)
-    for ax, split in zip(axes[0], p.splits, strict=True):
-        draw_differences(ax, rows[rows.split == split], p.domains, marks, markersize=4)
-    legend_beside(axes, *marks.values())
+    fig, axes = panels([''], ylabels, .6 + 1.9*len(p.splits), sharex=True)
+    for ax, split in zip(axes[:, 0], p.splits, strict=True):
+        cell = rows[rows.split == split]
+        draw_differences(ax, cell, p.domains, marks, markersize=4)
+        for r in cell[cell.a == cell.domain.map(best)].itertuples():
+            ring(ax, list(p.domains).index(r.domain) + aside(r.a, marks), 100*r.estimate)
+    legend_beside(axes, *marks.values(), 'hppo', ringed=True)
     return fig
 
 # %% ../../nbs/experiments/465_frontier.ipynb #19aabfe8
@@ -206,7 +212,7 @@ def plot(
     "Joint against Same along every dial, and the areas (ours)."
     cases = curves(scores)
     return {'fig-frontier': plot_curves(cases, p), 'fig-told': plot_conditioned(cases, p),
-            'fig-area': plot_areas(cases, p)}
+            'fig-area': plot_areas(cases, best_variants(scores['validation']), p)}
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c037
 def claims(

@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 
 from .lib.beside import CELL, paper_rows, printed_effect
 from .lib.gain import plot_gain
-from ..report.looks import BLUE, DARK, LIGHT, VERMILLION, Look, legend_of
+from ..report.looks import BLUE, DARK, LIGHT, NOT_RUN, VERMILLION, Look, legend_of
 from ..report.report import Table, read_cases
 from ..report.verdicts import contrasts
 from ..run.page import Page, restricted
@@ -195,7 +195,9 @@ OUTCOMES = {"significantly in the paper's direction": BLUE, 'no significant diff
 # Shares of a group's cells by outcome, a row a group; `at` is the offset in the row.
 def _draw_counts(ax, found, at, alpha):
     for y, r in enumerate(found.itertuples()):
-        if r.cells == '': continue
+        if r.cells == '':
+            ax.text(.01, y + at, NOT_RUN.label, va='center', fontsize=7, color=DARK)
+            continue
         parts = r.significant, r.cells - r.significant - r.against, r.against # of OUTCOMES
         ends = np.cumsum([0, *parts])/r.cells
         for begin, share, colour in zip(ends[:-1], np.diff(ends), OUTCOMES.values(), strict=True):

@@ -157,9 +157,9 @@ def _plot_ranks(ranks, p): # of `run`
     for row, split in zip(axes, p.splits, strict=True):
         for ax, name in zip(row, p.domains, strict=True):
             _draw_ranks(ax, ranks[(ranks.domain == name) & (ranks.split == split)])
-        row[0].set_ylabel(f'{split} split\nJoint (percent)')
+        row[0].set_ylabel(f'{split} split\nJoint at the rank (%)')
     for ax, name in zip(axes[0], p.domains, strict=True): ax.set_title(name)
-    fig.supxlabel('rank of the neighbour', fontsize=8)
+    fig.supxlabel('rank of the neighbour (mean of five ranks)', fontsize=8)
     handles = [plt.Line2D([], [], c=look(m).colour, marker='') for m in SHOWN]
     fig.legend(handles, [look(m).label for m in SHOWN], loc='outside upper center', ncols=len(SHOWN))
     return fig

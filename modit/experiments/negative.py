@@ -14,8 +14,9 @@ import pandas as pd
 from ..candidates import fan_candidates
 from ..evaluation import sample_cases
 from .lib.evidence import ENOUGH, chance, missing, mostly
+from .lib.panels import legend_beside, title_of_splits
 from ..run.pipeline import get_corpus, get_history, get_model
-from ..report.looks import BLUE, LIGHT, ORANGE, Look, legend_of, look, whisker
+from ..report.looks import BLUE, LIGHT, ORANGE, Look, look, whisker
 from ..report.report import Table, by_method
 from ..settings import Settings, override, require
 from ..report.stats import holm, paired_bootstrap
@@ -167,7 +168,8 @@ def _draw_departures(ax, cases, column, p): # scores of `_departed`, in one metr
             whisker(ax, i + shift, 100*r.estimate, 100*r.low, 100*r.high, seen, along='x', markersize=4)
     names = [f'{look(a).label}\nminus {look(b).label}' for a, b in _pairs_of(cases, p)]
     ax.axvline(0, c=LIGHT, lw=.8, zorder=0)
-    ax.set(yticks=range(len(names)), yticklabels=names, title=column.title(), xlabel='points')
+    ax.set(yticks=range(len(names)), yticklabels=names, title=column.title())
+    ax.set_xlabel(f'points\n(down: {", ".join(p.domains)})')
 
 # %% ../../nbs/experiments/430_negative.ipynb #c040
 KNOB = dict(attr=Look('Attr', ORANGE, '^'), same=Look('Same', BLUE, 'v'))
@@ -196,7 +198,7 @@ def plot(
     _draw_knob(axes[2], scores['negative_epsilon'], p)
     axes[2].set(title=f'The knob on {p.domains[0]}', xlabel='tolerance of the filter')
     axes[2].set_ylabel(f'points, minus tolerance {tolerances(p)[0]:g}')
-    axes[2].legend(handles=legend_of(*KNOB.values()))
+    legend_beside(axes[None], *KNOB.values(), title=title_of_splits(p))
     return {'fig-negative': fig}
 
 # %% ../../nbs/experiments/430_negative.ipynb #c044

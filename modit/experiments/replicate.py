@@ -139,5 +139,6 @@ def plot(
         draw_contrasts(ax, pairs[pairs.split == split], reach)
         ax.set(title=split, xlabel=f'seed {p.s.seed} (points)')
     axes[0, 0].set_ylabel(f'seed {SECOND} (points)')
-    fig.legend(handles=legend_of(*AGREE.values()), loc='outside upper center', ncols=len(AGREE))
+    seen = [kind for gap, kind in AGREE.items() if (pairs.gap == gap).any()]
+    fig.legend(handles=legend_of(*seen), loc='outside upper center', ncols=len(seen))
     return {'fig-replicate': fig}

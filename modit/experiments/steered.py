@@ -12,6 +12,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from ..baselines import check_shares, steered_policy
+from .lib.panels import verdicts_of
 from ..run.pipeline import get_corpus, get_model
 from ..report.looks import VERDICTS, legend_of, look
 from ..report.report import Table, beside_rivals, best_variants, by_method
@@ -81,7 +82,7 @@ def draw_against_probe(
     cases,      # of all methods
     method:str, # minus the probe
     s:Settings, # of the run
-):
+):              # rows of `contrast`
     "One method minus the probe in every cell."
     rows = contrast(cases, method, 'probe', s)
     for y, r in enumerate(rows.itertuples()):
@@ -89,6 +90,7 @@ def draw_against_probe(
     ax.axvline(0, c='0.6', lw=.8, zorder=0)
     names = [f'{r.domain} {r.split}' for r in rows.itertuples()]
     ax.set(title=look(method).label, yticks=range(len(rows)), yticklabels=names, ylim=(len(rows) - .5, -.5))
+    return rows
 
 # %% ../../nbs/experiments/460_steered.ipynb #c023
 def plot(
@@ -98,9 +100,10 @@ def plot(
     "Joint of each row minus the probe's, with intervals, in every cell (fig:steered, ours)."
     cases = beside_rivals(scores, 'steered')
     fig, axes = plt.subplots(2, 4, figsize=(7.5, 4.6), sharex=True, sharey=True)
-    for ax, method in zip(axes.flat, SHOWN, strict=False): draw_against_probe(ax, cases, method, p.s)
+    panels = zip(axes.flat, SHOWN, strict=False)
+    rows = pd.concat([draw_against_probe(ax, cases, method, p.s) for ax, method in panels])
     axes[1, 3].axis('off')
-    axes[1, 3].legend(handles=legend_of(*VERDICTS.values()), loc='center', title='ahead of the probe')
+    axes[1, 3].legend(handles=legend_of(*verdicts_of(rows)), loc='center', title='ahead of the probe')
     axes[0, 3].tick_params(labelbottom=True)
     fig.supxlabel('Joint, … minus Probe (points)', fontsize=8)
     return {'fig-steered': fig}

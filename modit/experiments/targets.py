@@ -15,9 +15,10 @@ import pandas as pd
 from ..candidates import static_candidates
 from ..evaluation import sample_cases
 from .lib.evidence import gaps, mostly
+from .lib.panels import legend_beside, title_of_splits
 from ..ordering import centroid
 from ..run.pipeline import get_corpus, get_model
-from ..report.looks import legend_of, look
+from ..report.looks import look
 from ..report.report import Table
 from ..retrieval import search
 from ..settings import Settings, override, require
@@ -159,8 +160,7 @@ def plot(
             draw_metric(ax, scores['targets'], pairs, column, p)
             ax.set_title(f'{label}, {title}')
         line[0].set_ylabel('points, sharper\nminus centroid')
-        handles = legend_of(*(a for a, _ in pairs))
-        line[-1].legend(handles=handles, loc='center left', bbox_to_anchor=(1, .5))
+        legend_beside(line[None], *(a for a, _ in pairs), title=title_of_splits(p))
     return {'fig-targets': fig}
 
 # %% ../../nbs/experiments/420_targets.ipynb #c032

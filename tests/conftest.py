@@ -13,14 +13,15 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-import torch
 
-from modit.store import lock_file
+os.environ.setdefault('OMP_NUM_THREADS', '1') # before a library counts processors
+import torch # noqa: E402
+
+from modit.store import lock_file # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 os.chdir(ROOT)
 os.environ.pop('JUPYTER_PATH', None)
-os.environ.setdefault('OMP_NUM_THREADS', '1')
 os.environ.setdefault('MPLBACKEND', 'agg')
 torch.set_num_threads(1)
 

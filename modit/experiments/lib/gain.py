@@ -41,7 +41,7 @@ def plot_gain(
     scores, # main, validation, baselines and own_direction
     p:Page, # the run
 ):          # matplotlib Figure
-    "Joint, and Same beneath, of five methods in every cell."
+    "A figure of Joint, and Same below it, of five methods in every cell."
     cases = beside_rivals(scores, 'own_direction', rivals=('probe',))
     titles = dict(item='unseen items of trained patterns', pattern='new patterns')
     shape = dict(figsize=(7.5, 5.2), sharey=True, sharex='row', squeeze=False)

@@ -47,7 +47,7 @@ def write_folder(
     sessions=None, # lists of ids
     **columns,  # text, pattern: N of each
 ):
-    """Write embeddings.npy, items.csv and, if there are any, sessions.csv; `ValueError` unless it is a table.
+    """Write embeddings.npy, items.csv and, if given, sessions.csv; `ValueError` if embeddings are no numbers.
 
     >>> ids = [f'shoe{i}' for i in range(len(domain.items))]
     >>> modit.write_folder('shoes', domain.items, ids, domain.attribute)

@@ -41,8 +41,8 @@ def to_numbers(
     return values, ((text != '') & ~np.isfinite(values)).to_numpy(bool)
 
 # %% ../../nbs/data/036_trouble.ipynb #c015
-SHORTEST = 8 # least items of a sequence
-FEWEST = 8   # least patterns of a domain
+SHORTEST = 8 # fewest items of a sequence
+FEWEST = 8   # fewest patterns of a domain
 _LEAST_POSITIVES = 4*SHORTEST*FEWEST # 4: two thirds of a pattern train, and a third must hold a case
 
 def is_positive(values, threshold): return values >= (1 if threshold is None else threshold)

@@ -23,7 +23,7 @@ def _word(significant, against, needed):
     if significant >= needed: return CONFIRMED
     return OPPOSITE if against > significant else NOT_SEEN
 
-# Whether an estimate lies on the stated side; a cell with a rule of its own says so itself.
+# Whether an estimate has the claimed sign; a column `sign` of the rows takes precedence.
 def _signs(rows, side):
     plain = side*rows.estimate > 0
     return rows.sign.where(rows.sign.notna(), plain).astype(bool) if 'sign' in rows else plain
@@ -74,7 +74,7 @@ def range_claim(
     least:float,       # lower end of the range
     most:float,        # upper end; both ends have the same sign
 ) -> pd.DataFrame:     # for `judge`
-    "The cells of a claim that a number lies in a range."
+    "The cells, with verdicts, of a claim that a number is in a range."
     side = np.sign(least + most)
     meets = (rows.low <= most) & (rows.high >= least)
     across = (rows.low > 0) if side < 0 else (rows.high < 0)
@@ -116,7 +116,7 @@ def _claim_rows(
 def _merge_rows(
     path:Path,         # of a csv with a column id
     rows:pd.DataFrame, # with the same columns
-    ids,               # ids whose old rows are removed, even if there are no new ones
+    ids,               # ids whose old rows are removed, even without new ones
     order,             # columns to sort by
     kinds=None,        # column types to read with
 ):

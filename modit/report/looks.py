@@ -106,7 +106,7 @@ VERDICTS = {
     'against': Look('significantly against', VERMILLION, 'X'),
 }
 CONFIRMED, NOT_SEEN, OPPOSITE = WORDS = ('confirmed', 'not seen at this scale', 'opposite') # of a claim
-NOT_RUN = Look('not run', LIGHT, '_') # of a claim without scores, which has no verdict
+NOT_RUN = Look('not run', LIGHT, '_') # the look of a claim without scores, which has no verdict
 
 def marked(
     verdict:str, # of a cell or of a claim
@@ -120,7 +120,7 @@ _RING = dict(ls='', marker='o', markerfacecolor='none', markeredgecolor=BLACK, m
 
 def ring(
     ax,     # matplotlib Axes
-    x, y,   # where the variant lies, numbers or arrays
+    x, y,   # position of the variant, numbers or arrays
     **more, # of `plot`
 ):
     "Ring the variant that is reported as HPPO."

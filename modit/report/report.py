@@ -202,7 +202,7 @@ def beside_rivals(
     return pd.concat([*beside, scores[name]], ignore_index=True)
 
 # %% ../../nbs/report/200_report.ipynb #c057
-def locked(): return lock_file(runs_dir()/'.report.lock') # for files that several experiments write
+def locked(): return lock_file(runs_dir()/'.report.lock') # a lock for files that several experiments write
 
 # %% ../../nbs/report/200_report.ipynb #c057b
 def kernels() -> dict: # processor, torch, blas

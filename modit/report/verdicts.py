@@ -167,7 +167,7 @@ def split_panels(
     marks:dict,        # as for `draw_differences`
     **columns,         # across and by, as there
 ):                     # matplotlib Figure
-    "Differences with their intervals, a panel a split."
+    "Differences with their intervals, one panel per split."
     fig, axes = plt.subplots(1, len(splits), figsize=(7.5, 2.6), sharey=True, squeeze=False)
     for ax, split in zip(axes[0], splits, strict=True):
         draw_differences(ax, rows[rows.split == split], places, marks, **columns)
@@ -187,7 +187,7 @@ def _paper_effect(rows, paper):
 def power(
     rows:pd.DataFrame, # of `contrast`
     paper,             # label of the reported table, or its rows with domain, split and method
-) -> pd.DataFrame:     # a row per cell, in points of Joint; enough: would the paper's difference be seen
+) -> pd.DataFrame:     # one row per cell, in points of Joint; enough: would the paper's difference be seen
     "Half the width of each interval beside the paper's difference."
     effect = _paper_effect(rows, paper)
     half = (rows.high - rows.low)/2

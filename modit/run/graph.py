@@ -66,7 +66,7 @@ def job_file(
     stage:str,  # of STAGES, or hppo for the main variants together
     domain,     # for stages of one domain
 ) -> str:
-    "The file that a job writes last."
+    "The path of the file that a job writes last."
     return _file_of(runs_dir(), s, MAIN_VARIANTS[-1] if stage == 'hppo' else stage, domain)
 
 # %% ../../nbs/run/250_graph.ipynb #c017

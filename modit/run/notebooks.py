@@ -64,7 +64,7 @@ def _read_parameter(line) -> tuple: # a statement of the parameters cell -> name
 def notebook_parameters(
     path, # an experiment notebook
 ) -> dict: # name -> (annotation, default)
-    "The parameters of a notebook; raises `ValueError` if the tagged cell is missing or no list of literals."
+    "The parameters of a notebook; raises `ValueError` if the tagged cell is missing or malformed."
     tagged = [c for c in code_cells(path) if 'parameters' in c.get('metadata', {}).get('tags', [])]
     require(len(tagged) == 1, f'{path}: {len(tagged)} cells are tagged `parameters`, expected one; '
             'tag the cell that holds `profile` and `fresh`')
@@ -155,7 +155,7 @@ STEADY = dict(
     MALLOC_MMAP_THRESHOLD_=str(2**25), MALLOC_TRIM_THRESHOLD_=str(2**30), MALLOC_TOP_PAD_=str(2**26))
 
 def steady_environment():
-    "Set the environment for child processes: one thread each, this interpreter, line-buffered output."
+    "Set the environment for child processes: one thread each, this interpreter, unbuffered output."
     os.environ.pop('JUPYTER_PATH', None)
     for name, value in STEADY.items(): os.environ.setdefault(name, value)
     here = str(Path(sys.executable).parent)

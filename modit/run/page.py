@@ -227,7 +227,7 @@ def lacking(self:Page) -> list:
     return self.missing() + others
 
 # %% ../../nbs/run/240_page.ipynb #c023
-def is_ledger(name): return bool({*page_constant(name, 'READS')} & {*LEDGER}) # does it read the ledger
+def is_ledger(name): return bool({*page_constant(name, 'READS')} & {*LEDGER}) # whether it reads the ledger
 
 # The default profile of a page: mini, or that of a real data set.
 def usual_profile(name): return notebook_parameters(experiment_path(name))['profile'][1]

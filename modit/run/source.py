@@ -101,7 +101,7 @@ def modules_named(
 def named_in(module): return modules_named(_module_file(module).read_text()) # anywhere in its source
 
 # %% ../../nbs/run/015_source.ipynb #c013
-NO_NUMBERS = ('vocabulary', 'settings', 'store') # modules that change no number of a result, in no key
+NO_NUMBERS = ('vocabulary', 'settings', 'store') # modules whose code enters no key: it changes no result
 
 @cache
 def stream_code() -> str: # of `store`

@@ -75,7 +75,7 @@ def second_ledger(
 def in_second_world(
     claims, # of the ledger
     second, # claims of the ledger of a second world
-) -> pd.DataFrame: # booleans, a row a claim
+) -> pd.DataFrame: # booleans, one row per claim
     "Which claims the second world judges, confirms, and gives the same verdict."
     again = claims.id.map(second.set_index('id').verdict).fillna(NOT_RUN.label)
     both = (again != NOT_RUN.label) & (claims.verdict != NOT_RUN.label)
@@ -88,7 +88,7 @@ CLASSES = dict(method='the method', condition='conditions', calibration='calibra
 def by_class(
     claims,    # of the ledger
     second=(), # claims of the ledger of a second world, if there is one
-) -> pd.DataFrame: # a row a class
+) -> pd.DataFrame: # one row per class
     "The number of claims with each verdict, by class."
     about = claims['class'].where(claims.id.str.startswith('C'), 'ours').rename('about')
     found = pd.crosstab(about, claims.verdict).reindex(columns=[*WORDS, NOT_RUN.label], fill_value=0)
@@ -99,7 +99,7 @@ def by_class(
 # %% ../../../nbs/experiments/lib/261_beside.ipynb #b261c
 ENCODERS = {'tree': 'all-MiniLM-L6-v2', 'tree-e5': 'multilingual-e5-small'} # profile -> what made its vectors
 
-def by_encoder() -> pd.DataFrame: # a row a claim that both judged; empty where one was not run
+def by_encoder() -> pd.DataFrame: # one row per claim that both judged; empty if one was not run
     "The verdicts of two encoders on the same items, patterns and attribute."
     paths = {name: figures_dir(load_settings(name))/'claims.csv' for name in ENCODERS}
     if not all(x.exists() for x in paths.values()): return pd.DataFrame(columns=['id', 'statement'])

@@ -50,7 +50,7 @@ def sentences(
     fields:dict, # claim -> name of a field -> number or numbers; explained, by default true
     s:Settings,  # for templates that name one
 ) -> list:       # of `because`, in the order of the claims
-    "Reasons in words, from the templates of reasons.csv; raises `ValueError` for a claim without a template."
+    "Reasons as text, from the templates of reasons.csv; raises `ValueError` for a claim without a template."
     templates = read_reported('reasons').set_index('id')
     rows = []
     for claim, numbers in sorted(fields.items()):
@@ -75,7 +75,7 @@ def gaps(
     return means if only is None else means[means.index.isin(only)]
 
 # %% ../../../nbs/experiments/lib/244_evidence.ipynb #v015b
-def mostly(held): return sum(held) > len(held)/2 # are more than half of the booleans true
+def mostly(held): return sum(held) > len(held)/2 # whether more than half of the booleans are true
 
 # %% ../../../nbs/experiments/lib/244_evidence.ipynb #3a9df8af
 def missing(rows): return rows[rows.verdict != 'for'] # of `contrast`: those that are not for the claim

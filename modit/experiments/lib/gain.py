@@ -25,7 +25,7 @@ def draw_gain(
     column:str, # metric
     p:Page, # domains
 ):
-    "Means of the five methods, a row a domain."
+    "Draw the means of the five methods, one row per domain."
     means = 100*cases.groupby(['domain', 'method'])[column].mean()
     rows = contrasts(cases, [(m, 'average') for m in GAIN if m != 'average'], p.s, column)
     for y, domain in enumerate(p.domains):

@@ -1,4 +1,4 @@
-"""Two files for readers that are programs, made from the pages alone: llms.txt, what is where, and
+"""Write two files for programs, made from the pages alone: llms.txt, every page with its summary, and
 docs/apilist.txt, every public name with its parameters in a line. `python docs/llms.py` writes both."""
 import re
 
@@ -17,7 +17,7 @@ Notebooks in `nbs/` are the source, `modit/` is exported from them. Without trai
 
 - [README](README.md): what it does, whether it works, how to use it
 - [the method on one page](nbs/005_method.ipynb): all four stages on a toy, with a number after each
-- [tutorial](nbs/serving/280_tutorial.ipynb): from embeddings of one's own to a list
+- [tutorial](nbs/serving/280_tutorial.ipynb): from your own embeddings to a list
 - [every public name](docs/apilist.txt): parameters and a line each
 - [AGENTS](AGENTS.md): how to work on the repository
 - [deviations](docs/deviations.md): what differs from the paper; [LOG](LOG.md): what was tried
@@ -27,10 +27,10 @@ ROOMS = {'.': 'The method', 'data': 'Data', 'index': 'Indexes', 'serving': 'Serv
          'experiments/lib': 'What experiments share', 'experiments': 'Experiments, each a question'}
 
 
-def plain(text): return re.sub(r'\[([^]]*)\]\([^)]*\)', r'\1', text) # links lead from the page, not from here
+def plain(text): return re.sub(r'\[([^]]*)\]\([^)]*\)', r'\1', text) # links are relative to the page
 
 
-def called(entry): # its parameters; of a constant and of a class of a hundred fields nothing
+def called(entry): # its parameters; empty for a constant and for a class of many fields
     return entry.signature if entry.kind != 'data' and len(entry.signature) < 500 else ''
 
 
@@ -45,7 +45,7 @@ def page_list() -> str: # of llms.txt
 
 
 def api_list() -> str: # of docs/apilist.txt
-    "Every public name of the library: module, name, how it is called, what it does."
+    "Every public name of the library: module, name, parameters, what it does."
     parts = ['Public names of modit, from the pages; written by docs/llms.py.\n']
     for n in all_notebooks():
         if n.experiment: continue

@@ -143,10 +143,10 @@ def good(tmp_path):
 
 
 @pytest.mark.parametrize('cell, said', [
-    ('k = 1', 'one annotated literal'), ('k: int = 1 + 1', 'one annotated literal'),
-    ('%time', 'not plain Python'), ('k: list = [1]', 'is a list; use'), ('k: Path = None', 'is a Path; use'),
-    ('k: int = 1.5', 'its default is 1.5'), ('k: int = None', 'its default is None'),
-    ('k: list[int] = []', 'its default is')])
+    ('k = 1', 'is no annotated literal'), ('k: int = 1 + 1', 'is no annotated literal'),
+    ('%time', 'not plain Python'), ('k: list = [1]', 'has type list; use'),
+    ('k: Path = None', 'has type Path; use'), ('k: int = 1.5', 'but default 1.5'),
+    ('k: int = None', 'but default None'), ('k: list[int] = []', 'but default')])
 def test_a_parameters_cell_has_a_strict_form(tmp_path, cell, said):
     with pytest.raises(ValueError, match=said): notebook_parameters(page(tmp_path/'bad.ipynb', cell))
 
@@ -260,7 +260,7 @@ def typed(request):
 
 
 @pytest.mark.parametrize('verb, error, code, said', [
-    ('fit', KeyboardInterrupt, 130, 'modit: stopped; the same command goes on where it was'),
+    ('fit', KeyboardInterrupt, 130, 'modit: stopped; the same command resumes it'),
     ('check', KeyboardInterrupt, 130, 'modit: stopped'),
     ('fit', FloatingPointError, 2, 'modit: loss is nan')])
 def test_what_breaks_off_a_bar_is_told_on_a_line_of_its_own(monkeypatch, capsys, verb, error, code, said):

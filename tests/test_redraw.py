@@ -23,7 +23,7 @@ def test_committed_tables_follow_from_the_committed_scores(tmp_path):
     for path in (copy/'figures'/'mini').glob('tab-*'): path.unlink()
     said = run_python(NO_KERNEL.format(profile='mini', kinds=()), copy)
     unrun = [name for name in experiments() if not has_scores('mini', name)]
-    assert said.count('passed over') == len(unrun) and all(f'{name}: no scores' in said for name in unrun)
+    assert said.count('skipped') == len(unrun) and all(f'{name}: no scores' in said for name in unrun)
     assert all(short_name(name) in said for name in experiments())
     after = results(copy, 'mini')
     assert before.keys() == after.keys() and not list((copy/'runs').rglob('*.safetensors'))
@@ -38,7 +38,7 @@ def test_a_page_without_scores_is_named_and_passed_over(tmp_path):
     for path in (copy/'figures'/'mini'/'cases').iterdir():
         if path.name not in ('data.csv.gz', 'sensitivity.csv.gz', 'seeds.csv.gz'): path.unlink()
     said = run_python(NO_KERNEL.format(profile='mini', kinds=()), copy)
-    assert re.search(r'jacobi: no scores .*passed over', said) and 'second world: no scores' in said
+    assert re.search(r'jacobi: no scores .*skipped', said) and 'second world: no scores' in said
     assert not list((copy/'runs').rglob('*.safetensors'))
     assert results(copy, 'mini')['tab-seed.csv'] == before['tab-seed.csv']
 

@@ -363,7 +363,7 @@ def test_a_fit_that_is_killed_ends_with_the_same_bytes(shoes, tmp_path):
         if sign: run.send_signal(stop)
         run.wait()
         if stop == signal.SIGINT:
-            said = 'modit: stopped; the same command goes on where it was'
+            said = 'modit: stopped; the same command resumes it'
             assert run.returncode == 130 and log.read_text().splitlines()[-1] == said
     assert run.returncode == 0, log.read_text()[-2000:]
     assert contents(folder/'model') == contents(shoes/'model')

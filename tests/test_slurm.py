@@ -101,7 +101,7 @@ def test_a_run_that_loses_jobs_memory_and_the_controller_ends_the_same(slurm, wh
     starved = start(copy, slurm, 'mem_mb=100')
     assert starved.wait(PATIENCE) == 2, messages.read_text()[-3000:]
     said = messages.read_text().splitlines()[-1]
-    assert "was ended at its mem_mb; ask for more, MODIT_SLURM='mem_mb=" in said
+    assert "exceeded its mem_mb; raise it with MODIT_SLURM='mem_mb=" in said
 
     messages.unlink()
     run = start(copy, slurm, 'mem_mb=2500 gpu=gpu')

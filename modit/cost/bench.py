@@ -29,9 +29,9 @@ from ..store import atomic_write, stream
 
 # %% ../../nbs/cost/260_bench.ipynb #c006
 def seconds(
-    f,            # what to time
+    f,            # the function to time
     runs=5,       # counted runs
-    of=np.median, # which of the runs
+    of=np.median, # statistic of the runs' times
 ) -> float: # seconds
     "Processor time of a call, after a warm-up."
     f()
@@ -44,7 +44,7 @@ def seconds(
 
 # %% ../../nbs/cost/260_bench.ipynb #c009
 def _peak_flops() -> float: # operations a second
-    "What this machine's matrix product reaches on one thread, the best of three shapes."
+    "The rate of this machine's matrix product on one thread, the best of three shapes."
     def product(n):
         a, b = torch.randn(2048, n), torch.randn(n, 4*n)
         return 2*2048*n*4*n/seconds(lambda: a @ b)
@@ -52,7 +52,7 @@ def _peak_flops() -> float: # operations a second
 
 # %% ../../nbs/cost/260_bench.ipynb #c012
 def _bench_training(s, compiled=True): # Settings, whether to compile a step -> dicts of what, value, aim
-    "A step over two bounds, and two other ways to compute it over the usual one."
+    "A training step against two bounds, and two other ways to compute it against the usual one."
     step, L = training_step(s), s.seq_len - 1
     alone, half = products_alone(products_of(step)), training_step(s, 'bf16')
     fast = compiled_step(s) if compiled else None
@@ -109,7 +109,7 @@ def _bench_packed(s, pairs=4): # Settings, losers of a case -> what, value, aim
 
 # %% ../../nbs/cost/260_bench.ipynb #c024
 def _product_only(items, queries, tile=1024):
-    "The tiled matrix product of queries and items, without a use."
+    "The tiled matrix product of queries and items; its result is not used."
     out = torch.empty(len(queries), tile)
     for i in range(0, len(items) - tile + 1, tile): torch.mm(queries, items[i:i + tile].T, out=out)
 
@@ -134,7 +134,7 @@ def _random_retriever(
     n,   # items
     dim, # of their embeddings
 ) -> Retriever:
-    "A retriever over random items, as slow as a trained one."
+    "A retriever over random items, which takes as long as a trained one."
     alone, rng = settings_alone(replace(s, dim=dim), s.domains[0]), stream(s.seed, 'bench', 'expand')
     catalogue = make_catalogue(SimpleNamespace(items=rng.standard_normal((n, dim), dtype=np.float32)))
     facts = dict(probe=catalogue.items[0], bias=np.zeros(1, np.float32), centroids=catalogue.items[:100])
@@ -149,7 +149,7 @@ def _bench_expand(
     n=118_000, # items
     dim=384,   # of their embeddings
 ) -> list:     # of dicts: what, value, aim
-    "Time of a list, how it is shared out, and how it compares with averaging."
+    "The time to make a list, the share of each part, and its ratio to averaging."
     retriever = _random_retriever(s, n, dim)
     goods, seeds = retriever.catalogue, np.arange(s.prefix_len)
     x = torch.from_numpy(goods.items[seeds][None])
@@ -177,10 +177,10 @@ def _bench_bootstrap(): # -> what, value, aim
 def bench(
     s:Settings,    # of a profile; a list is made with those of profile public
     n=118_000,     # items that a list is made from
-    rounds=5,      # of which each row has the median, the least and the greatest
-    compiled=True, # compile a training step, too: that takes a minute
+    rounds=5,      # repetitions; a row has their median, minimum and maximum
+    compiled=True, # also time a compiled training step, which takes a minute
 ) -> pd.DataFrame: # what, value, low, high, aim, processor
-    "All ratios, in one run on one thread."
+    "Measure all ratios in one run on one thread."
     torch.set_num_threads(1)
     rows = []
     for _ in range(rounds):
@@ -196,9 +196,9 @@ def _cell(row): # median [least, greatest]
     return 'cannot run' if np.isnan(row.value) else f'{row.value:.3g} [{row.low:.3g}, {row.high:.3g}]'
 
 def joint_table(
-    folder:Path, # of a table for each processor
-) -> pd.DataFrame: # what, aim, a column a processor
-    "What every processor reached, the fullest table first."
+    folder:Path, # with one table per processor
+) -> pd.DataFrame: # what, aim, one column per processor
+    "The results of all processors in one table, the one with most rows first."
     tables = sorted(map(pd.read_csv, sorted(folder.glob('*.csv'))), key=len, reverse=True)
     joint = tables[0][['what', 'aim']].fillna('')
     for table in tables:

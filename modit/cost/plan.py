@@ -103,11 +103,11 @@ def _measured_once(): # size, kind, calls, amount, seconds, processor
 # %% ../../nbs/cost/268_plan.ipynb #s019
 @dataclass(frozen=True)
 class Machine:
-    "What a second buys."
+    "The speed of a machine for each kind of work."
     call: dict   # kind -> seconds of a call
     rate: dict   # kind -> units a second
-    jobs: int    # processes at once, a core each
-    shared: bool = False # do they share one accelerator
+    jobs: int    # processes in parallel, one per core
+    shared: bool = False # True: the processes share one accelerator
 
     def predict(self, work): # table of `all_work` -> the same with seconds, on one core or device
         seconds = work.kind.map(self.call)*work.calls + work.amount/work.kind.map(self.rate)
@@ -116,8 +116,8 @@ class Machine:
 # %% ../../nbs/cost/268_plan.ipynb #k019
 def fit_machine(
     measured, # table of `_measured_once`
-) -> Machine: # this one, a process a core
-    "Seconds a call and units a second of every kind."
+) -> Machine: # this machine, one process per core
+    "Fit seconds per call and units per second of every kind of work."
     call, rate = {}, {}
     for kind, rows in measured.groupby('kind'):
         parts = rows[['calls', 'amount']].to_numpy(float)/rows.seconds.to_numpy()[:, None]
@@ -128,9 +128,9 @@ def fit_machine(
 
 # %% ../../nbs/cost/268_plan.ipynb #s029
 def logged_seconds(
-    text:str, # what a run printed
+    text:str, # output of a run
 ) -> pd.DataFrame: # stage, domain, seconds
-    "Seconds of each stage in a run's output, the last where there are several; raises `ValueError`."
+    "Seconds of each stage in a run's output, the last if there are several; `ValueError` without any."
     done = re.findall(r'^(\w+)(?: (\w+))?: done in (\d+) s$', text.replace('\r', '\n'), re.M)
     require(done, 'the output names no stage that was done; give that of modit main or modit stage')
     rows = {(stage, domain): int(seconds) for stage, domain, seconds in done}
@@ -143,10 +143,10 @@ _USED = .4                               # share of the peak, assumed
 _STARTED = dict(train=.02, generate=.03) # seconds of a call, assumed
 
 class Kind(NamedTuple):
-    "A machine as one finds it."
+    "A machine's cores, memory and accelerator."
     cores: int
     memory: float # GB of the host
-    device: str = '' # of PEAK; none without
+    device: str = '' # name in PEAK; '' without an accelerator
 
 KINDS = (Kind(2, 8), Kind(16, 64), Kind(16, 128, 'A100'), Kind(16, 128, 'H100'),
          Kind(64, 1000, 'H100'), Kind(128, 4000, 'H100'))
@@ -179,7 +179,7 @@ def plan(
     s:Settings, # of a profile
     host, # Machine, as measured
 ) -> pd.DataFrame: # stage, work, core_hours, with_device (hours), host_gb, device_gb
-    "What every stage takes; raises `ValueError` for an index that cannot be counted."
+    "Time and memory of every stage; raises `ValueError` for an index whose work cannot be predicted."
     work, other = all_work(s), _as_machine(Kind(16, 128, 'A100'), host)
     both = work.assign(core=host.predict(work).seconds/3600, device=other.predict(work).seconds/3600)
     stages = both.groupby('stage', sort=False)
@@ -202,9 +202,9 @@ def _needs(s, machine): # memory, disk and hours of a profile
 def machine_line(
     s:Settings, # of a profile
     host,     # Machine, as measured
-    hours=2., # in which everything is to end
+    hours=2., # time limit for the whole run, hours
 ) -> str:
-    "Which machine a profile needs, in a line: the first of KINDS that holds it and ends in time."
+    "A line that names the machine for a profile: the first of KINDS with enough memory that ends in time."
     name = ' '.join(s.domains) if s.folders else s.profile
     for kind in KINDS:
         need = _needs(s, _as_machine(kind, host))
@@ -221,13 +221,13 @@ def machine_line(
 # %% ../../nbs/cost/268_plan.ipynb #c051
 def write_plan(
     s:Settings, # of a profile, or for folders
-    hours=2.,   # in which everything is to end
-    log=None,   # a file with what a run printed, kept as figures/<profile>/plan-run.csv
+    hours=2.,   # time limit for the whole run, hours
+    log=None,   # file with a run's output, saved as figures/<profile>/plan-run.csv
 ) -> tuple[pd.DataFrame, str]: # of `plan`, of `machine_line`
-    "Measure and predict; raises `ValueError` for an index that cannot be counted."
+    "Measure and predict; raises `ValueError` for an index whose work cannot be predicted."
     all_work(s) # before anything is measured
     require(hours > 0, f'hours: {hours:g} is no time; give a number above 0')
-    require(not (log and s.folders), '--log: is kept for a profile; leave the folders away')
+    require(not (log and s.folders), '--log goes with a profile; omit the folders')
     logged = logged_seconds(Path(log).read_text()).to_csv(index=False, lineterminator='\n') if log else None
     host = fit_machine(_measured_once())
     if log: atomic_write(repo_root()/'figures'/s.profile/'plan-run.csv', logged)

@@ -33,11 +33,11 @@ def random_rows(
 
 # %% ../../nbs/cost/239_step.ipynb #t006
 def training_step(
-    s:Settings, # those of the model and of continuation
+    s:Settings, # settings of the model and of continuation pretraining
     precision='fp32', # of matrix products: fp32 or bf16
-    changed=lambda model: model, # what is trained in place of the model
+    changed=lambda model: model, # model -> the model to train
 ): # a call
-    "One optimiser step of continuation, as a call."
+    "A function that runs one optimiser step of continuation pretraining."
     rows = random_rows(s)
     model = changed(new_model(s))
     optimiser = torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
@@ -48,7 +48,7 @@ def training_step(
 def _bytes(x): return min(x.numel()*x.element_size(), x.untyped_storage().nbytes())
 
 class Watched(TorchDispatchMode):
-    "Operations within: name, processor time, bytes read and written, layouts of operands and results."
+    "Record each operation: name, processor time, bytes read and written, layouts of operands and results."
     def __init__(self):
         super().__init__()
         self.rows = []
@@ -81,7 +81,7 @@ def _random(size, stride): # a tensor of this layout
 def products_alone(
     products, # of `products_of`
 ): # a call
-    "Nothing but these products, one after the other, as a call."
+    "A function that computes only these products, one after the other."
     first, second, last = map(set, zip(*products, strict=True))
     factors = {layout: _random(*layout) for layout in first | second}
     results = {layout: torch.empty_strided(*layout) for layout in last}
@@ -94,8 +94,8 @@ def products_alone(
 @cache
 def compiled_step(
     s:Settings, # as for `training_step`
-): # a call, or None where torch cannot compile
-    "A step of the compiled model, compiled once a process."
+): # a function, or None if torch cannot compile
+    "`training_step` of the compiled model, compiled once per process."
     step = training_step(s, changed=torch.compile)
     try: step()
     except RuntimeError: return None

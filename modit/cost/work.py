@@ -32,9 +32,9 @@ def train_flops(s, *tokens): return 3*forward_flops(s, *tokens)
 def generate_flops(
     s:Settings, # prefix_len, ode_steps and the model's
     cases:int,  # in one block
-    scales,     # guidance scales, a target each
+    scales,     # guidance scales, one target each
 ) -> float:     # operations
-    "Operations of generating queries."
+    "Floating-point operations of generating queries."
     guided, modulation = sum(scale != 1 for scale in scales), forward_flops(s, 0, 0, 1)
     step = cases*forward_flops(s, s.prefix_len, len(scales), 0, cached=True) + modulation
     if guided: step += cases*forward_flops(s, 0, guided, 0) + modulation
@@ -49,7 +49,7 @@ def _preference_flops(s): # of one case in one step
     return total + (forward_flops(s, 0, 2*fixed + D, 2*D) if s.score_scale != 1 else 0)
 
 # %% ../../nbs/cost/266_work.ipynb #c021
-def _activations(s, m, targets, times): # numbers of four bytes that one sequence keeps until its way back
+def _activations(s, m, targets, times): # float32 values that one sequence keeps for the backward pass
     W, n = s.width, s.depth
     condition = m*(W*(19*n - 15) + s.dim)
     return condition + targets*(W*(21*n + 2) + 7*s.dim + m*s.heads*n) + times*W*(4*n + 6)
@@ -77,9 +77,9 @@ def index_bytes(
     d:int, # of their embeddings
     kind:str, # flat, ivf or ivf_disk
 ) -> tuple: # in memory, on disk
-    "Size of an index; raises `ValueError` for one whose size and visits cannot be counted."
-    known = f'this page can count {", ".join(PER_NUMBER)}'
-    require(kind in PER_NUMBER, f'index {kind!r}: its work depends on the data or a server; {known}')
+    "Size of an index; raises `ValueError` for an index whose size and work cannot be predicted."
+    known = f'use one of {", ".join(PER_NUMBER)}'
+    require(kind in PER_NUMBER, f'index {kind!r}: its cost cannot be predicted; {known}')
     lists, body = 4*d*list_counts(n)[0], n*(PER_NUMBER[kind]*d + 8)
     return dict(flat=(0, 0), ivf=(lists + body, 0), ivf_disk=(lists, body))[kind]
 
@@ -98,26 +98,26 @@ def _domain_bytes(s, name): # stage -> memory of the host
 def host_bytes(
     s:Settings, # of a profile
 ) -> dict: # stage -> bytes
-    "Memory of the host in every stage, at its highest, domains side by side."
+    "Peak memory of the host in every stage, all domains in parallel."
     each = pd.DataFrame({name: _domain_bytes(s, name) for name in s.domains})
     batch = 8*s.batch*s.dim*s.seq_len
     shared = batch + 50*sum(s.items) + 8*s.seq_len*sum(s.train_rows)
     alone = dict(evaluation=each.loc['evaluation'].max(), pretrained=batch, cpt=shared)
-    drawn = ['domain'] if s.folders else [] # data of one's own are there
+    drawn = ['domain'] if s.folders else [] # your own data exist already
     return each.drop(drawn).sum(axis=1).to_dict() | alone
 
 # %% ../../nbs/cost/266_work.ipynb #c031
 UNITS = dict(items='numbers', sessions='numbers', batch='numbers', cluster='operations', lists='operations',
              flat='operations', scan='bytes', train='operations', generate='operations')
-ON_DEVICE = ('train', 'generate') # what an accelerator takes over; the libraries of the rest stay on the host
+ON_DEVICE = ('train', 'generate') # kinds of work that an accelerator does; all others stay on the host
 
 # %% ../../nbs/cost/266_work.ipynb #c033
 def label_work(
     s:Settings,  # dim, index
     n:int,       # items
-    queries:int, # to be labelled
+    queries:int, # number of queries
 ) -> tuple:      # kind, calls, amount
-    "What it takes to label queries; raises `ValueError` for an index that cannot be counted."
+    "The work of labelling queries; raises `ValueError` for an index whose work cannot be predicted."
     index_bytes(n, s.dim, s.index)
     if s.index == 'flat': return 'flat', queries, 2*n*s.dim*queries
     lists, probes = list_counts(n)
@@ -169,7 +169,7 @@ def _variants_of(s): # that are run
 def main_runs(
     s:Settings, # of a profile, or for folders
 ) -> tuple[int, int, int]: # pools, optimiser steps, validated policies
-    "What the preference runs of the main table, or of `modit fit`, ask for, at most."
+    "An upper bound for the preference runs of the main table, or of `modit fit`."
     runs = _variants_of(s)
     saved = sum(v.rounds == 1 for v in runs)             # runs of one round, of which checkpoints are kept
     rounds = [(resolve(s, v.rounds), resolve(s, v.steps)) for v in runs if v.rounds != 1]
@@ -204,7 +204,7 @@ STAGES = ('domain', 'corpus', 'pretrained', 'cpt', 'sft', 'pool', 'steps', 'vali
 def all_work(
     s:Settings, # of a profile
 ) -> pd.DataFrame: # stage, domain, kind, calls, amount
-    "Everything that `modit main`, or `modit fit`, does, but for reading, writing and drawing."
+    "All work of `modit main`, or of `modit fit`, without reading, writing and drawing."
     rows = _shared_work(s)
     models = 1 if s.folders else 4 + len(s.off_policy_steps) + len(_variants_of(s))
     scored = max(s.auc_cases, s.density_cases), s.density_cases, (s.guidance_scale,)

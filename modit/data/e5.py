@@ -30,7 +30,7 @@ def sizes() -> dict: # under the names of a published configuration
 
 # %% ../../nbs/data/046_e5.ipynb #e008
 def _pieces():
-    "Pieces with their scores, and the place in the file behind them."
+    "Token pieces with their scores, and the offset in the file behind them."
     n, *_, size = struct.unpack_from('<5iQ', _data(), 44)
     at = 72
     ends = np.frombuffer(_data(), '<u4', n + 1, at)
@@ -42,8 +42,8 @@ def _pieces():
 
 # %% ../../nbs/data/046_e5.ipynb #e011
 def _characters(
-    at, # place in the file
-):      # code point -> text, and the place behind the table
+    at, # offset in the file, bytes
+):      # code point -> text, and the offset behind the table
     "The file's table of characters, for `str.translate`."
     n, size = struct.unpack_from('<iI', _data(), at)
     at += 8
@@ -70,9 +70,9 @@ def _tokenizer():
 _BLOCK = np.dtype([('scale', '<f2'), ('pairs', 'u1', 16)])
 
 def four_bits(
-    blocks, # of `_BLOCK`
+    blocks, # (n,) of `_BLOCK`
 ) -> np.ndarray: # (32 n,) float32
-    "Weights of blocks of four bits."
+    "Weights decoded from blocks of four bits."
     whole = np.concatenate([blocks['pairs'] & 15, blocks['pairs'] >> 4], axis=1)
     return ((whole.astype(np.float32) - 8)*blocks['scale'].astype(np.float32)[:, None]).ravel()
 
@@ -119,7 +119,7 @@ def _weights():
 # %% ../../nbs/data/046_e5.ipynb #e025
 class E5(Embedder):
     "Texts to unit vectors, by multilingual-e5-small in four bits."
-    pad = 1 # number of the piece that fills short texts up
+    pad = 1 # id of the padding piece
 
     def __init__(self):
         self.encoder = TextEncoder(sizes())

@@ -26,11 +26,11 @@ from .trouble import embedding_problems, is_positive, session_problems, table_pr
 # %% ../../nbs/data/037_folder.ipynb #c006
 @dataclass(frozen=True)
 class FolderDomain:
-    "A domain of one's own, as its folder states it."
+    "A domain read from your own folder."
     name: str
     items: np.ndarray     # (N, d) float32, unit rows; `HalfRows` where the folder has float16
     attribute: np.ndarray # (N,) bool, False also where there is no label
-    labelled: np.ndarray  # (N,) bool, is there a label
+    labelled: np.ndarray  # (N,) bool, True where there is a label
     ids: np.ndarray       # (N,) text
     sessions: list = None # of arrays of item rows
     text: np.ndarray = None     # (N,) text
@@ -40,14 +40,14 @@ class FolderDomain:
 
 # %% ../../nbs/data/037_folder.ipynb #c008
 def write_folder(
-    path,       # the folder, made if it is not there
+    path,       # the folder, created if it is missing
     embeddings, # (N, d)
     ids,        # N of them
     attribute,  # (N,) 0 or 1, or a score
     sessions=None, # lists of ids
     **columns,  # text, pattern: N of each
 ):
-    """Write embeddings.npy, items.csv and, if there are any, sessions.csv; raises `ValueError` for no table.
+    """Write embeddings.npy, items.csv and, if given, sessions.csv; `ValueError` if embeddings are no numbers.
 
     >>> ids = [f'shoe{i}' for i in range(len(domain.items))]
     >>> modit.write_folder('shoes', domain.items, ids, domain.attribute)
@@ -63,9 +63,9 @@ def write_folder(
 
 # %% ../../nbs/data/037_folder.ipynb #c012
 def find_folder(
-    path, # as given
+    path, # absolute, or relative to the working directory or to `runs_dir()`
 ) -> Path:
-    "The folder, in the working directory or else under `runs_dir()`; raises `ValueError` for none."
+    "The folder, in the working directory or else under `runs_dir()`; raises `ValueError` if it is missing."
     folder = Path(path) if Path(path).is_dir() else runs_dir()/path
     require(folder.is_dir(), f'{path}: no such folder; give one with embeddings.npy and items.csv')
     return folder.resolve()
@@ -74,7 +74,7 @@ def find_folder(
 def open_embeddings(
     folder:Path, # of a domain
 ) -> np.ndarray: # (N, d) mapped, read only
-    "The table of embeddings; raises `ValueError` when there is none or it is no table of floats."
+    "The table of embeddings; raises `ValueError` if it is missing or no table of floats."
     path = folder/'embeddings.npy'
     require(path.exists(), 'embeddings.npy is missing; write an (N, d) array of float32 or float16 there')
     try: x = open_memmap(path, mode='r')
@@ -91,7 +91,7 @@ def _one_of(folder, stem): # the csv or parquet file of a name, None for neither
     return paths[0] if paths else None
 
 def _read_table(path):
-    "A table, of a csv all columns as text; raises `ValueError` when it cannot be read."
+    "A csv or parquet table, csv columns as text; raises `ValueError` if it cannot be read."
     try:
         if path.suffix == '.parquet': return pd.read_parquet(path)
         return pd.read_csv(path, dtype=str, keep_default_na=False).fillna('')
@@ -113,11 +113,11 @@ def _read_items(folder):
 
 # %% ../../nbs/data/037_folder.ipynb #w002
 def write_table(
-    path,  # the folder, made if it is not there
+    path,  # the folder, created if it is missing
     table, # a parquet file, a DataFrame or a `datasets.Dataset`: id, attribute, vectors and other columns
     vector='embedding', # its column of vectors
 ):
-    """Write a folder from one table; raises `ValueError` for a column that is not there.
+    """Write a folder from one table; raises `ValueError` for a missing column.
 
     >>> columns = dict(id=ids, attribute=domain.attribute, embedding=list(domain.items))
     >>> modit.write_table('boots', pd.DataFrame(columns))
@@ -149,7 +149,7 @@ def _session_rows(sessions, ids):
 def raw_sessions(
     path, # of a folder
 ):        # list of arrays of item rows, None where there is no file
-    "The sessions of a domain, without its embeddings; raises `ValueError` when a file cannot be read."
+    "The sessions of a domain, without its embeddings; raises `ValueError` if a file cannot be read."
     folder = find_folder(path)
     sessions = _read_sessions(folder)
     return None if sessions is None else _session_rows(sessions, _read_items(folder).id)
@@ -163,7 +163,7 @@ OF_FOLDER = dict(threshold=float, clusters=int, heldout_clusters=int, valid_clus
 def read_facts(
     path, # of a folder
 ) -> dict: # name -> value, {} where there is no file
-    "Threshold and proposed settings; raises `ValueError` for a malformed file or an unknown name."
+    "Threshold and settings in domain.ini; raises `ValueError` for a malformed file or an unknown name."
     path = find_folder(path)/FACTS
     profiles = read_profiles(path) if path.exists() else {}
     values = dict(profiles['domain']) if 'domain' in profiles else {}
@@ -175,7 +175,7 @@ def read_facts(
 
 # %% ../../nbs/data/037_folder.ipynb #c034
 def _read_parts(folder):
-    "What each file of a folder holds, None where it cannot be read; and lines that say why."
+    "The contents of each file of a folder, None if it cannot be read; and messages that say why."
     readers = dict(x=open_embeddings, table=_read_items, sessions=_read_sessions, facts=read_facts)
     parts, lines = dict.fromkeys(readers), []
     for name, read in readers.items():
@@ -185,7 +185,7 @@ def _read_parts(folder):
 
 # %% ../../nbs/data/037_folder.ipynb #c037
 def _inspect(path, dim=None, scored=False):
-    "What a folder holds, as far as it can be read, and everything that is wrong with it."
+    "The contents of a folder, as far as they can be read, and messages about all its problems."
     folder = find_folder(path)
     parts, lines = _read_parts(folder)
     x, table, sessions, facts = parts.values()
@@ -205,15 +205,15 @@ def _inspect(path, dim=None, scored=False):
 # %% ../../nbs/data/037_folder.ipynb #c039
 def problems(
     path,        # of a folder
-    dim=None,    # that a model wants
-    scored=False, # are blank labels filled on demand
-) -> list:       # of lines, empty when all is well
-    "Everything that is wrong with a domain's folder; raises `ValueError` when there is none."
+    dim=None,    # dimension that a model needs; None: any
+    scored=False, # True: a scorer labels the blank ones
+) -> list:       # of messages, empty if there is no problem
+    "Messages about all problems of a domain's folder; raises `ValueError` if there is no such folder."
     return _inspect(path, dim, scored)[1]
 
 # %% ../../nbs/data/037_folder.ipynb #c043
 def _columns(table):
-    "Text, pattern and names of patterns of a table of items, where there are any."
+    "Text, pattern and names of patterns of a table of items, if it has these columns."
     columns = dict(text=table.text.astype(str).to_numpy(object)) if 'text' in table else {}
     if 'pattern' not in table: return columns
     names, row = np.unique(table.pattern.astype(str), return_inverse=True)
@@ -222,10 +222,10 @@ def _columns(table):
 # %% ../../nbs/data/037_folder.ipynb #c044
 def read_folder(
     path,         # of a folder
-    scored=False, # are blank labels filled on demand
-    rows=None,    # file for the items where those of the folder are no unit rows; None: memory
+    scored=False, # True: a scorer labels the blank ones
+    rows=None,    # file for normalised items, if the folder's are not of unit length; None: memory
 ) -> FolderDomain:
-    "A domain of one's own; raises `ValueError` when anything is wrong with its folder."
+    "A domain read from your own folder; raises `ValueError` if the folder has any problem."
     parts, lines = _inspect(path, scored=scored)
     more = f' (and {len(lines) - 1} more: modit check {path})' if len(lines) > 1 else ''
     require(not lines, f'{path}: {"".join(lines[:1])}{more}')
@@ -239,13 +239,13 @@ def read_folder(
 def read_labels(
     path, # of a folder
 ) -> tuple: # ids (N,), scores (N,) with NaN where blank, threshold or None
-    "Who the items are and how they are labelled; raises `ValueError` when a file cannot be read."
+    "Ids, scores and threshold of a domain; raises `ValueError` if a file cannot be read."
     table = _read_items(find_folder(path))
     return table.id.to_numpy(object), to_numbers(table.attribute)[0], read_facts(path).get('threshold')
 
 # %% ../../nbs/data/037_folder.ipynb #c049
 @cache
-def _digest(path, size, changed): # of a file as it was at a time
+def _digest(path, size, changed): # of a file with this size and modification time
     with open(path, 'rb') as f: return hashlib.file_digest(f, 'sha256').hexdigest()
 
 _DATA = ('embeddings.npy', 'items.csv', 'items.parquet', 'sessions.csv', 'sessions.parquet')
@@ -253,7 +253,7 @@ _DATA = ('embeddings.npy', 'items.csv', 'items.parquet', 'sessions.csv', 'sessio
 def folder_key(
     path, # of a folder
 ) -> str: # 12 hexadecimal digits
-    "Fingerprint of what a domain's files hold; raises `ValueError` when there is no such folder."
+    "Fingerprint of the contents of a domain's files; raises `ValueError` if there is no such folder."
     files = [find_folder(path)/name for name in _DATA if (find_folder(path)/name).exists()]
     parts = {f.name: _digest(f, f.stat().st_size, f.stat().st_mtime_ns) for f in files}
     return fingerprint(parts, read_facts(path).get('threshold'))

@@ -33,7 +33,7 @@ _NO_THINGS = ('Logos', 'Flags / Maps', 'Emoji')
 def icon_sets(
     package=SMALL, # or ALL
 ) -> pd.DataFrame: # set -> name, author, licence, url, category, one_colour, used
-    "The sets of a package and who made them."
+    "The icon sets of a package, with their authors and licences."
     if package == ALL: sets = json.loads(package_file(ALL, 'package/collections.json'))
     else: sets = {'ph': json.loads(package_file(package, 'package/info.json'))}
     def row(x, i):
@@ -48,11 +48,11 @@ def icon_sets(
 _FILLED = {'fill', 'filled', 'solid'}
 _OPEN = {'outline', 'outlined', 'line', 'linear', 'regular', 'light', 'thin', 'stroke', 'broken'}
 _TWO_TONES = {'duotone', 'twotone', 'duo', 'tone', 'two'}
-_SHAPE = {'rounded', 'round', 'sharp', 'baseline', 'alt'} # says nothing of filling
+_SHAPE = {'rounded', 'round', 'sharp', 'baseline', 'alt'} # words that do not tell filled from open
 _STYLE = _FILLED | _OPEN | _TWO_TONES | _SHAPE | {'bold'}
 
 def _parts(name):
-    "The stem of a name, and the words of style around it."
+    "The stem of an icon's name, and its style words."
     words = name.split('-')
     style = set()
     while len(words) > 1 and (words[-1] in _STYLE or words[-1].isdigit()): style.add(words.pop())
@@ -63,16 +63,16 @@ def _pattern(stem): return next((w for w in stem.split('-') if re.fullmatch('[a-
 
 # %% ../../nbs/data/043_icons.ipynb #c011
 def _said(style, bold_fills):
-    "What words of style say: filled, open, two, or nothing."
+    "The style that style words name: filled, open, two, or ''."
     if style & _TWO_TONES: return 'two'
     if style & _FILLED or bold_fills and 'bold' in style: return 'filled'
     return 'open' if style & _OPEN or 'bold' in style else ''
 
 def styles(
     names, # of the icons of a set
-    of='', # the set
-) -> pd.DataFrame: # name -> stem, words of style, style: filled, open, two or nothing
-    "How each icon of a set is drawn, as far as names say."
+    of='', # name of the set
+) -> pd.DataFrame: # name -> stem, style words, style: filled, open, two or ''
+    "The style of each icon of a set, as far as the names show it."
     parts = {name: _parts(name) for name in names}
     bold_fills = not any('thin' in words for _, words in parts.values())
     said = {name: _said(words, bold_fills) for name, (_, words) in parts.items()}
@@ -86,13 +86,13 @@ def styles(
                          in parts.items()]).set_index('name')
 
 # %% ../../nbs/data/043_icons.ipynb #c014
-def _bodies(package): # set, its icons as Iconify writes them
+def _bodies(package): # yields a set, its icons in Iconify's format
     sets = icon_sets(package).query('used').index
     files = {f'package/json/{x}.json': x for x in sets} if package == ALL else {'package/icons.json': 'ph'}
     for file, data in package_files(package, *files): yield files[file], json.loads(data)
 
 def _svg(icons, name, side):
-    "One icon as a document, black on nothing."
+    "One icon as an SVG document, black on a transparent background."
     icon = icons['icons'][name]
     at = [icon.get(k, icons.get(k, d)) for k, d in (('left', 0), ('top', 0), ('width', 16), ('height', 16))]
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{" ".join(map(str, at))}" color="black" '
@@ -103,17 +103,17 @@ SIDE = 96 # pixels
 
 def frequent(
     items,     # DataFrame with pattern and attribute
-    least:int, # positives that a pattern must have
-) -> pd.DataFrame: # the rows whose pattern has them
-    "Items of patterns that can be trained on or held out."
+    least:int, # fewest positives of a pattern
+) -> pd.DataFrame: # the rows of these patterns
+    "The items of patterns with enough positives to be trained on or held out."
     return items[items.groupby('pattern').attribute.transform('sum') >= least]
 
 # %% ../../nbs/data/043_icons.ipynb #c018
 def read_icons(
     package=SMALL, # or ALL
-    least=8,      # filled icons that a word must have
+    least=8,      # fewest filled icons of a word
 ) -> pd.DataFrame: # id, pattern, stem, style, attribute, svg
-    "Icons by the rule of this page; doubles are still there."
+    "The icons of a package with pattern and style; duplicates are not removed."
     tables = []
     for of, icons in _bodies(package):
         shown = [x for x, icon in icons['icons'].items() if not icon.get('hidden')]
@@ -127,9 +127,9 @@ def read_icons(
 
 # %% ../../nbs/data/043_icons.ipynb #c021
 def draw(
-    svgs, # n documents
+    svgs, # n SVG documents
 ) -> np.ndarray: # (n, SIDE, SIDE) uint8, black on white
-    "Pictures of icons."
+    "Icons drawn as pixels."
     import resvg_py  # of the extra `public`, as is the next
     from PIL import Image
     def one(svg):
@@ -153,10 +153,10 @@ _INK = slice(_WIDTH, _WIDTH + 576)
 
 # %% ../../nbs/data/043_icons.ipynb #c027
 def one_of_each(
-    ink,     # (n, p), of pictures
-    most=.1, # difference of doubles, of their ink
+    ink,     # (n, p) ink of each pixel or field
+    most=.1, # largest difference of duplicates, as a share of their ink
 ) -> np.ndarray: # (n,) bool
-    "Which pictures to keep so that no two are doubles; the first of a group stays."
+    "Which pictures to keep so that no two are duplicates; the first of a group stays."
     keep = np.ones(len(ink), bool)
     for i in range(1, len(ink)):
         others = ink[:i][keep[:i]]
@@ -168,7 +168,7 @@ def distinct_icons(
     stem, # (n,) what each icon is called without its style
     ink,  # (n, 576) of their pictures
 ) -> np.ndarray: # (n,) bool
-    "Which icons to keep: not blank, no double of a stem, no equal picture anywhere."
+    "Which icons to keep: not blank, no duplicate within a stem, no equal picture anywhere."
     keep = ink.mean(1) > .005
     for rows in pd.Series(stem).groupby(np.asarray(stem)).indices.values():
         rows = rows[keep[rows]]
@@ -186,17 +186,17 @@ def _package_of(name): # of a domain; raises `ValueError` for an unknown one
 
 def why_no_icons(
     name='phosphor', # of ICONS
-) -> str: # one line, empty when everything is there
-    "Why icons cannot be drawn and embedded here."
+) -> str: # one line; empty if nothing is missing
+    "The reason why icons cannot be drawn and embedded on this machine."
     return why_absent((_package_of(name)[0], LITE0), ('resvg_py', 'PIL'))
 
 # %% ../../nbs/data/043_icons.ipynb #c036
 def make_icons(
     name='phosphor', # of ICONS
-    folder=None,     # where to; runs/public/<name> when None
+    folder=None,     # target folder; None: runs/public/<name>
     dim=192,         # of the vectors
 ) -> Path:           # the folder
-    "A domain of icons, made once; raises `OSError` when its packages cannot be had."
+    "Make the folder of a domain of icons unless it exists; raises `OSError` if a package cannot be fetched."
     package, least = _package_of(name)
     folder = Path(folder or runs_dir()/'public'/name)
     if (folder/'embeddings.npy').exists(): return folder

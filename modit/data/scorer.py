@@ -29,12 +29,12 @@ from ..store import named
 # %% ../../nbs/data/038_scorer.ipynb #c006
 @dataclass(frozen=True)
 class Service:
-    "A function that scores items, and how it wants to be asked."
+    "A function that scores items, and the limits on calls to it."
     call: object             # list of ids -> list of scores
     batch: int = 32          # items a call
     per_second: float = math.inf # calls a second, at most
-    timeout: float = 60.     # seconds that an answer may take
-    tries: int = 4           # of one call, before giving up
+    timeout: float = 60.     # longest wait for an answer, seconds
+    tries: int = 4           # attempts of one call
     pause: float = 1.        # seconds before the second try; doubled before each further one
 
 # %% ../../nbs/data/038_scorer.ipynb #c008
@@ -52,7 +52,7 @@ def _within_time(call, ids, seconds):
 
 # %% ../../nbs/data/038_scorer.ipynb #c011
 def _as_scores(answer, n):
-    "An answer to n ids as numbers (n,) float64; raises `ValueError` when it is none."
+    "The answer to n ids as an array (n,) float64; raises `ValueError` unless it is a list of n numbers."
     require(not isinstance(answer, Mapping | str), 'the answer is no list of scores; answer a list, in order')
     values = list(answer)
     require(len(values) == n, f'{len(values)} scores for {n} ids; answer one each, in order')
@@ -66,7 +66,7 @@ _TABLES = ('create table if not exists score(id text primary key, value real not
            'create table if not exists scorer(name text)')
 
 @contextlib.contextmanager
-def _plainly(path): # what SQLite raises, in a line
+def _plainly(path): # errors of SQLite as one line
     try: yield
     except sqlite3.OperationalError as e:
         advice = 'free space or let it be written, nothing that was kept is lost'
@@ -88,30 +88,30 @@ def _open_scores(path, name):
     return base
 
 # %% ../../nbs/data/038_scorer.ipynb #c019
-def _make_room(base, ids, path): # before scores are asked for; .1 fills the eight bytes of any number
+def _make_room(base, ids, path): # before scores are requested; .1 takes the 8 bytes of a number
     rows = [(name, .1) for name in ids]
     with _plainly(path), base: base.executemany('insert or ignore into score values (?, ?, 0)', rows)
 
-def _keep_scores(base, ids, values, path): # in the room that was made
+def _keep_scores(base, ids, values, path): # into the rows of `_make_room`
     rows = [(float(value), name) for name, value in zip(ids, values, strict=True)]
     update = 'update score set value = ?, paid = 1 where id = ? and paid = 0'
     with _plainly(path), base: base.executemany(update, rows)
 
-def _paid_scores(base, ids, path): # id -> score, of those that have been paid for
+def _paid_scores(base, ids, path): # id -> score, of all scores received so far
     query = 'select id, value from score where paid = 1 and id in (select value from json_each(?))'
     with _plainly(path): return dict(base.execute(query, [json.dumps(ids)]))
 
 # %% ../../nbs/data/038_scorer.ipynb #c022
 class Scorer:
-    "Labels of items, asked for when they are needed."
-    __iter__ = None # going through all of them would ask for all
+    "Labels of items, requested from a service when they are needed."
+    __iter__ = None # iteration would request every label
 
     def __init__(self,
         service,   # Service, or a function from ids to scores
         ids,       # (N,) text
-        path,      # file of the scores that are paid for
+        path,      # SQLite file of the scores received
         name:str,  # of the scorer
-        known=None, # (N,) float64 scores that cost nothing, NaN where there is none
+        known=None, # (N,) float64 scores that need no request, NaN where there is none
         threshold=None, # lowest score of a positive; None: 1
     ):
         self.service = service if isinstance(service, Service) else Service(service)
@@ -123,7 +123,7 @@ class Scorer:
 # %% ../../nbs/data/038_scorer.ipynb #c024
 @patch
 def _ask(self:Scorer, ids):
-    "Ask the service once, at its pace, for the scores of a batch; raises whatever goes wrong."
+    "Request the scores of a batch once, within the rate limit; raises whatever the call raises."
     now = time.monotonic()
     if now < self.next_call: time.sleep(self.next_call - now)
     self.next_call = time.monotonic() + 1/self.service.per_second
@@ -132,7 +132,7 @@ def _ask(self:Scorer, ids):
 # %% ../../nbs/data/038_scorer.ipynb #c025
 @patch
 def _ask_again(self:Scorer, ids):
-    "Ask until there is an answer; raises `ValueError` when the tries are used up."
+    "Request scores, with retries; raises `ValueError` if the last attempt fails."
     pauses = wait_exponential(multiplier=self.service.pause)
     tries = self.service.tries
     try: return Retrying(stop=stop_after_attempt(tries), wait=pauses, reraise=True)(self._ask, ids)
@@ -145,7 +145,7 @@ def _ask_again(self:Scorer, ids):
 # %% ../../nbs/data/038_scorer.ipynb #c027
 @patch
 def _fill(self:Scorer, rows):
-    "Have the scores of these items, each named once, from disk or from the service."
+    "Fill in the scores of distinct items, from disk or from the service."
     paid = _paid_scores(self.base, [str(x) for x in self.ids[rows]], self.path)
     self.values[rows] = [paid.get(str(x), np.nan) for x in self.ids[rows]]
     rows = rows[np.isnan(self.values[rows])]
@@ -165,7 +165,7 @@ def __getitem__(
     self:Scorer,
     ids, # item numbers, of any shape
 ) -> np.ndarray: # of bool, of that shape
-    "Labels of items; raises `ValueError` or `OSError` when they cannot be had."
+    "Labels of items; raises `ValueError` or `OSError` if they cannot be obtained."
     ids = np.asarray(ids)
     require(ids.dtype.kind in 'iu' or not ids.size, 'a scorer labels items by number; give item numbers')
     ids = ids.astype(np.int64)
@@ -198,9 +198,9 @@ def scorer_of(
 def own_domain(
     s:Settings, # folders, scorers, items, dim
     name:str,   # domain
-    rows=None,  # file for the items where those of the folder are no unit rows; None: memory
+    rows=None,  # file for normalised items, if the folder's are not of unit length; None: memory
 ):              # FolderDomain
-    "A domain of one's own; raises `ValueError` for an unsound folder, or one that the settings do not fit."
+    "A domain read from your own folder; `ValueError` for an invalid folder or settings that do not fit it."
     scorer = scorer_of(s, name)
     domain = read_folder(s.of('folders', name), scorer is not None, rows)
     (n, dim), expected = domain.items.shape, (s.of('items', name), s.dim)

@@ -15,14 +15,14 @@ from ..store import stream
 
 # %% ../../nbs/data/075_sessions.ipynb #c006
 def _neighbour_graph(items, n):
-    "The n nearest others of every item, (N, n) int32; raises `ValueError` when there are not so many."
+    "The n nearest neighbours of every item, (N, n) int32; raises `ValueError` for too few items."
     few = f'{len(items)} training items are too few for walks of {n}; lower seq_len or add items'
     require(len(items) > n, few)
     return search(VectorIndex(items), items, n, exclude=np.arange(len(items))[:, None]).astype(np.int32)
 
 # %% ../../nbs/data/075_sessions.ipynb #c009
 def _one_step(graph, position, visited, rng):
-    "Where walkers (n,) go on to: a neighbour that is not among the items (n, i) they have visited."
+    "The next items (n,) of random walks: neighbours that are not among the items (n, i) visited."
     ways = graph[position]
     closed = (ways[:, :, None] == visited[:, None, :]).any(2)
     choice = np.argmin(rng.random(ways.shape) + closed, axis=1)
@@ -30,7 +30,7 @@ def _one_step(graph, position, visited, rng):
 
 # %% ../../nbs/data/075_sessions.ipynb #c010
 def _walk(graph, begun, hop, rng):
-    "Sequences (n, L) that go on among neighbours where `begun` holds -1; two steps at once by chance `hop`."
+    "Sequences (n, L) that fill the -1 in `begun` by random walks; a step is double with probability `hop`."
     path = begun.copy()
     for i in range(1, path.shape[1]):
         one = _one_step(graph, path[:, i - 1], path[:, :i], rng)
@@ -41,7 +41,7 @@ def _walk(graph, begun, hop, rng):
 
 # %% ../../nbs/data/075_sessions.ipynb #c015
 def _begin_at_sessions(sessions, n, length, rng):
-    "Windows (n, length) of sessions drawn at random, -1 after the end of a short session."
+    "Windows (n, length) of randomly drawn sessions, -1 after the end of a short session."
     begun = np.full((n, length), -1)
     for row, i in enumerate(rng.integers(len(sessions), size=n)):
         spare = len(sessions[i]) - length
@@ -52,7 +52,7 @@ def _begin_at_sessions(sessions, n, length, rng):
 
 # %% ../../nbs/data/075_sessions.ipynb #c019
 def _begin_anywhere(items, n, length, rng):
-    "Sequences (n, length) that begin at one item drawn at random, and then -1."
+    "Sequences (n, length) of one randomly drawn item, then -1."
     begun = np.full((n, length), -1)
     begun[:, 0] = rng.integers(items, size=n)
     return begun
@@ -61,10 +61,10 @@ def _begin_anywhere(items, n, length, rng):
 def sessions_of(
     corpus,     # Corpus
     s:Settings, # seed, seq_len, session_hop
-    raw=None,   # sessions, a list of arrays of item ids; None: walks stand in for them
-    most=30_000, # stops of a walk
-):              # (n, generator) -> (n, L) item ids
-    "Where a domain's raw sequences come from; raises `ValueError` when there are too few training items."
+    raw=None,   # sessions, a list of arrays of item ids; None: random walks instead
+    most=30_000, # most items of the neighbour graph, beside those of sessions
+):              # a function of n and a generator -> (n, L) item ids
+    "A function that draws a domain's raw sequences; raises `ValueError` for too few training items."
     training = corpus.role == ROLES.index('train')
     sessions = [x[training[x]] for x in raw or ()]
     sessions = [x for x in sessions if len(x) > 1]
@@ -82,9 +82,9 @@ def sessions_of(
 def mixed_sessions(
     corpora,    # list of Corpus
     s:Settings, # batch, seq_len, session_hop
-    raws,       # sessions of each, or None for walks
-):              # generator -> (batch, L, d)
-    "Raw sequences of several domains, as pretraining draws them at each step."
+    raws,       # sessions of each; None: random walks
+):              # a function of a generator -> (batch, L, d)
+    "A function that draws a pretraining batch of raw sequences from several domains."
     draws = [sessions_of(corpus, s, raw) for corpus, raw in zip(corpora, raws, strict=True)]
     def draw(rng):
         which = rng.integers(len(corpora), size=s.batch)

@@ -23,7 +23,7 @@ MODALITIES = ('video', 'image', 'text', 'video-text', 'image-text')
 
 @dataclass(frozen=True)
 class World:
-    "What all domains share."
+    "The directions that all domains share."
     super_centres: np.ndarray    # (S, d) unit
     modality_offsets: np.ndarray # (5, d) unit
 
@@ -137,7 +137,7 @@ def make_domain(
     path=None,    # file that the items are written to; None: they stay in memory
     block=50_000, # items at a time
 ) -> Domain:
-    "Draw a domain of the size that the settings give."
+    "Draw a synthetic domain of the settings' size."
     c, rng = c or domain_constants(name), stream(s.seed, 'pocket domain', name)
     clusters, n = s.of('clusters', name), s.of('items', name)
     patterns = draw_patterns(world, c, clusters, rng)
@@ -160,7 +160,7 @@ def synthetic_domain(
     name:str,   # domain
     path=None,  # file that the items are written to; None: they stay in memory
 ) -> Domain:
-    """A domain of the settings' world.
+    """A synthetic domain, drawn from the world of the settings.
 
     >>> domain = modit.synthetic_domain(s, 'D3')
     >>> domain.items.shape
@@ -170,7 +170,7 @@ def synthetic_domain(
 
 # %% ../../nbs/data/030_synth.ipynb #c035
 def session_constants() -> dict:
-    "Constants of raw sessions: those of the domains on average, but for the stretch along the attribute."
+    "Constants of raw sessions: the domains' averages, without the stretch along the attribute (tau = 1)."
     table = pd.read_csv(repo_root()/'data_synth'/'domains.csv', index_col='domain', comment='#')
     return table.mean().to_dict() | dict(tau=1.)
 
@@ -182,7 +182,7 @@ def raw_sequences(
     hop:float,  # chance of a hop before each item
     rng,        # NumPy generator
 ) -> np.ndarray: # (n, length, d) float32
-    "Sessions of fresh patterns on an axis of their own, in no metric order."
+    "Raw sessions of new patterns, each session along its own axis, in no metric order."
     c, (S, d) = session_constants(), world.super_centres.shape
     visit = np.cumsum(rng.random((n, length)) < hop, axis=1)[..., None]
     own = np.take_along_axis(normalize(rng.standard_normal((n, length, d))), visit, 1)
@@ -195,9 +195,9 @@ def raw_sequences(
 
 # %% ../../nbs/data/030_synth.ipynb #c037
 def synthetic_sessions(
-    s:Settings, # what the sessions read
+    s:Settings, # batch, seq_len, session_hop and those of the world
 ):     # generator -> (batch, L, d) float32
-    """Fresh raw sessions of the settings' world.
+    """A function that draws raw sessions from the world of the settings.
 
     >>> draw = modit.synthetic_sessions(s)
     >>> draw(np.random.default_rng(0)).shape
@@ -208,9 +208,9 @@ def synthetic_sessions(
 
 # %% ../../nbs/data/030_synth.ipynb #c041
 def world_constants(
-    domain=None, # its name; None for those that sessions are drawn with
+    domain=None, # its name; None: constants of raw sessions
 ) -> dict:
-    "Constants that a domain, or the sessions, are drawn with."
+    "The generator's constants for a domain, or for raw sessions."
     return domain_constants(domain) if domain else session_constants()
 
 # %% ../../nbs/data/030_synth.ipynb #c044
@@ -218,7 +218,7 @@ def save_domain(
     domain:Domain, # items in memory, or mapped from a file
     path,   # file
 ):
-    "Write a domain atomically, its items in a table beside the file unless they lie in one."
+    "Write a domain atomically; its items go into a table beside the file, unless they are in one already."
     arrays = {k: v for k, v in vars(domain).items() if k not in ('name', 'items')}
     items = save_table(domain.items, Path(path).with_suffix('.npy'))
     save_arrays(path, arrays, kind='domain', name=domain.name, items=items)

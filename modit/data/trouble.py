@@ -11,18 +11,18 @@ import pandas as pd
 
 # %% ../../nbs/data/036_trouble.ipynb #c005
 def _wrong_rows(where, wrong, what):
-    "A line about the first wrong row, counted from 0, and how many more are; none where no row is."
+    "A message about the first wrong row, counted from 0, and the number of others; [] without wrong rows."
     rows = np.flatnonzero(wrong)
     more = f' and {len(rows) - 1} more' if len(rows) > 1 else ''
     return [f'{where} row {rows[0]}{more}: {what}'] if len(rows) else []
 
 # %% ../../nbs/data/036_trouble.ipynb #c009
 def embedding_problems(
-    lengths, # (N,) of `row_lengths`
+    lengths, # (N,) norms, of `row_lengths`
     dim,     # of the embeddings
-    model_dim=None, # dimension that a model asks for, if there is one
-) -> list:   # of lines
-    "Rows that are no direction, and a dimension unlike the model's."
+    model_dim=None, # dimension that a model needs; None: any
+) -> list:   # of messages
+    "Messages about rows that are zero or not finite, and about a dimension other than the model's."
     file = 'embeddings.npy:'
     lines = _wrong_rows(file, ~np.isfinite(lengths), 'not finite; repair or remove the item')
     lines += _wrong_rows(file, lengths == 0, 'all zeros; repair or remove the item')
@@ -33,7 +33,7 @@ def embedding_problems(
 _WORDS = {'true': '1', 'yes': '1', 'false': '0', 'no': '0', 'nan': '', 'none': '', '<na>': ''}
 
 def to_numbers(
-    column, # of a table, of any kind
+    column, # of a table, of any type
 ) -> tuple[np.ndarray, np.ndarray]: # (N,) float64, NaN where blank; (N,) bool, no finite number
     "Labels as numbers: 0, 1, true, false, or a score."
     text = column.astype(str).fillna('').str.strip().str.lower().replace(_WORDS)
@@ -41,14 +41,14 @@ def to_numbers(
     return values, ((text != '') & ~np.isfinite(values)).to_numpy(bool)
 
 # %% ../../nbs/data/036_trouble.ipynb #c015
-SHORTEST = 8 # items of a sequence
-FEWEST = 8   # patterns of a domain
+SHORTEST = 8 # fewest items of a sequence
+FEWEST = 8   # fewest patterns of a domain
 _LEAST_POSITIVES = 4*SHORTEST*FEWEST # 4: two thirds of a pattern train, and a third must hold a case
 
 def is_positive(values, threshold): return values >= (1 if threshold is None else threshold)
 
 def _count_problems(positive, known):
-    "An attribute that divides nothing, or has too few positives."
+    "Messages about labels of one kind only, or too few positives."
     if known and positive in (0, known):
         return [f'{positive} of {known} labels are positive; an attribute has both kinds']
     least = f'cases of {SHORTEST} items in {FEWEST} patterns take {_LEAST_POSITIVES}'
@@ -56,13 +56,13 @@ def _count_problems(positive, known):
     return [] if enough else [f'{positive} positives are too few: {least}; label more items']
 
 # %% ../../nbs/data/036_trouble.ipynb #c017
-def _class_names(words): # in place of labels
+def _class_names(words): # words that stand in place of labels
     kinds = f'{words.nunique()} kinds of words' if words.nunique() > 1 else 'words'
     advice = '1 for items of the class that is wanted and 0 for the others'
     return f'{kinds}, such as {str(words.iloc[0])!r}; write {advice}; classes can stand in a column pattern'
 
 def _label_problems(column, threshold, scored=False):
-    "Labels that are no label or blank, scores without a threshold, and what `_count_problems` finds."
+    "Messages about wrong or blank labels, scores without a threshold, and those of `_count_problems`."
     values, wrong = to_numbers(column)
     where = 'items: attribute,'
     if 2*wrong.sum() > len(wrong): return [f'{where} {_class_names(column[wrong])}']
@@ -78,7 +78,7 @@ def _label_problems(column, threshold, scored=False):
 
 # %% ../../nbs/data/036_trouble.ipynb #c020
 def _id_problems(ids):
-    "Ids that are blank or name two items."
+    "Messages about blank and repeated ids."
     twice = ids.duplicated()
     first = next(iter(ids[twice]), '')
     lines = _wrong_rows('items: id,', ids.str.strip() == '', 'blank; name the item')
@@ -87,7 +87,7 @@ def _id_problems(ids):
 
 # %% ../../nbs/data/036_trouble.ipynb #c023
 def _pattern_problems(names, positive):
-    "Patterns that are blank, or of which too few have enough positives."
+    "Messages about blank patterns, or too few patterns with enough positives."
     blank = names.isin(['', 'nan', 'None', '<NA>'])
     if blank.any():
         return _wrong_rows('items: pattern,', blank, 'blank; give every item one, or leave the column away')
@@ -100,9 +100,9 @@ def _pattern_problems(names, positive):
 def table_problems(
     table,     # DataFrame with id, attribute and perhaps pattern
     threshold, # lowest score of a positive, or None
-    scored=False, # are blank labels filled on demand
-) -> list:     # of lines
-    "What is wrong with ids, labels and patterns."
+    scored=False, # True: a scorer labels the blank ones
+) -> list:     # of messages
+    "Messages about wrong ids, labels and patterns."
     lines = _id_problems(table.id) + _label_problems(table.attribute, threshold, scored)
     if 'pattern' not in table: return lines
     positive = is_positive(to_numbers(table.attribute)[0], threshold)
@@ -111,8 +111,8 @@ def table_problems(
 # %% ../../nbs/data/036_trouble.ipynb #c026
 def session_problems(
     sessions, # list of arrays of item rows, -1 for an unknown id
-) -> list:    # of lines
-    "Sessions that name strangers, or one item alone."
+) -> list:    # of messages
+    "Messages about sessions with unknown ids, or with fewer than two items."
     unknown = [(x < 0).any() for x in sessions]
     lines = _wrong_rows('sessions:', unknown, 'names an id that no item has; correct or remove it')
     short = [len(x) < 2 for x in sessions]

@@ -25,7 +25,7 @@ def neighbours_found(
 
 # %% ../../nbs/index/115_audit.ipynb #c010
 def _score_errors(ids, exact, corpus, pattern):
-    "What an index got wrong about each query: found, attr, same, joint, and the exact label."
+    "An index's errors for each query in attr, same and joint, its recall `found`, and the exact label."
     got, true = (score_queries(x, corpus.attribute, corpus.pattern, pattern) for x in (ids, exact))
     errors = (got - true)[['attr', 'same', 'joint']]
     return errors.assign(found=neighbours_found(ids, exact), label=true.joint)
@@ -38,7 +38,7 @@ def _winner_changed(joint, exact):
 
 # %% ../../nbs/index/115_audit.ipynb #c017
 def _summary(errors, n):
-    "What `_score_errors` of n cases come to; the candidates of a case stand one after the other."
+    "Summary of the `_score_errors` of n cases; the candidates of a case are in consecutive rows."
     exact = errors.label.values.reshape(n, -1)
     changed = _winner_changed(exact + errors.joint.values.reshape(n, -1), exact)
     size = errors[['attr', 'same', 'joint']].abs().mean()
@@ -51,8 +51,8 @@ def audit(
     cases,         # Cases
     families:dict, # name -> queries (n, d), or candidates (n, c, d)
     k:int,         # neighbours
-) -> pd.DataFrame: # a row a family and `all`: queries, found, least, attr, same, joint, bias, winners
-    "An index against exact search on the queries that it is to label."
+) -> pd.DataFrame: # a row per family and `all`: queries, found, least, attr, same, joint, bias, winners
+    "Compare an index with exact search on the queries that it will label."
     n, parts = len(cases), {}
     flat = corpus.index.with_engine('flat')
     for name, queries in families.items():
@@ -70,7 +70,7 @@ def audit(
 _WORST = dict(joint=.005, winners=.02) # error of Joint and share of changed winners that are still accepted
 
 def _refuse_labels(table, name='the index', worst=_WORST):
-    "Raise `ValueError` when labels of an `audit` are too far off, unless $MODIT_LABELS is `anyway`."
+    "Raise `ValueError` if the labels of an `audit` are too far off, unless $MODIT_LABELS is `anyway`."
     if os.environ.get('MODIT_LABELS') == 'anyway': return
     joint, winners = (float(table.loc['all', key]) for key in ('joint', 'winners'))
     off = f'labels of {name} are off by {100*joint:.2f} points of Joint'
@@ -88,9 +88,9 @@ def audit_labels(
     cases,         # Cases
     families:dict, # name -> candidates (n, c, d)
     k:int,         # neighbours
-    most=AUDITED,  # cases that are looked at
+    most=AUDITED,  # most cases that are audited
 ) -> None:
-    "Raise `ValueError` when the corpus's index is not exact and labels it would give are too far off."
+    "Raise `ValueError` if the corpus's index is inexact and its labels are too far from the exact ones."
     if corpus.index.kind == 'flat': return
     some = {name: queries[:most] for name, queries in families.items()}
     _refuse_labels(audit(corpus, cases[:most], some, k), f'{corpus.name} with index = {corpus.index_kind}')

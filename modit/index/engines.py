@@ -44,9 +44,9 @@ def _train_lists(index, items, most=64):
 # %% ../../nbs/index/042_engines.ipynb #c013
 def empty_lists(
     items, # (n, d) unit embeddings
-    code=faiss.ScalarQuantizer.QT_fp16, # how an item is written: FAISS's half precision or bytes
+    code=faiss.ScalarQuantizer.QT_fp16, # FAISS's encoding of an item: half precision or bytes
 ): # a trained FAISS index without items
-    "A coarse partition of the items whose lists are still empty."
+    "An inverted-file index trained on the items, its lists still empty."
     (lists, probes), d = list_counts(len(items)), items.shape[1]
     product = faiss.METRIC_INNER_PRODUCT
     index = faiss.IndexIVFScalarQuantizer(faiss.IndexFlatIP(d), d, lists, code, product)
@@ -69,10 +69,10 @@ def items_key(
     return digest.hexdigest()[:12]
 
 # %% ../../nbs/index/042_engines.ipynb #c015b
-_STORED_FROM = 200_000 # items from which on lists are stored
+_STORED_FROM = 200_000 # number of items from which on lists are saved in a file
 
 def _kept_lists(items, folder=None):
-    "Lists of these items in half precision, read from their file in index/ beside the runs, or made there."
+    "An index of the items in half precision, read from its file in index/ beside the runs, or made there."
     path = Path(folder or runs_dir()/'index')/f'{items_key(items)}.faiss'
     try: return faiss.read_index(str(path))
     except RuntimeError: index = empty_lists(items) # not there, or not whole
@@ -85,7 +85,7 @@ def _kept_lists(items, folder=None):
 # %% ../../nbs/index/042_engines.ipynb #c024
 @contextmanager
 def _silent():
-    "Discard what C code writes to the standard output meanwhile."
+    "Discard what C code writes to the standard output inside the context."
     c = ctypes.CDLL(None)
     c.fflush(None)
     stdout = os.dup(1)
@@ -112,7 +112,7 @@ def _write_lists(items, folder, size=CHUNK):
 
 # %% ../../nbs/index/042_engines.ipynb #c029
 def _open_lists(folder, n):
-    "The FAISS index of lists on disk, None if they are not there or do not hold n items."
+    "The FAISS index of lists on disk, None if they are missing or do not hold n items."
     try:
         with _silent(): index = faiss.read_index(str(folder/'index.faiss'), faiss.IO_FLAG_ONDISK_SAME_DIR)
     except RuntimeError: return None
@@ -123,7 +123,7 @@ def _open_lists(folder, n):
 
 # %% ../../nbs/index/042_engines.ipynb #c032
 def _refuse_full_disk(items, folder):
-    "Raise `OSError` when the disk has no room for the lists of these items."
+    "Raise `OSError` if the disk has no room for the lists of these items."
     needed = 2*len(items)*(items.shape[1] + 12)
     free = shutil.disk_usage(folder).free
     room = f'{needed/1e9:.1f} GB are needed and {free/1e9:.1f} GB are free'
@@ -132,9 +132,9 @@ def _refuse_full_disk(items, folder):
 # %% ../../nbs/index/042_engines.ipynb #c034
 def disk_index(
     items, # (n, d) unit embeddings
-    folder=None, # where lists are kept; by default index/ beside the runs
+    folder=None, # folder of the lists; by default index/ beside the runs
 ): # a FAISS index by inner product, its lists on disk
-    "The compressed index of these items on disk, made if it is not there; raises `OSError` for a full disk."
+    "The compressed index of these items on disk, made if it is missing; raises `OSError` for a full disk."
     folder = Path(folder or runs_dir()/'index')
     path = folder/items_key(items)
     index = _open_lists(path, len(items))
@@ -152,7 +152,7 @@ def disk_index(
 def hnsw_index(
     items, # (n, d) unit embeddings
 ): # a filled FAISS index by inner product
-    "The neighbourhood graph of the items."
+    "An HNSW graph index of the items."
     index = faiss.IndexHNSWFlat(items.shape[1], 32, faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efSearch = 256
     _add_rows(index, items)
@@ -162,7 +162,7 @@ def hnsw_index(
 def lists_index(
     items, # (n, d) unit embeddings
 ): # a filled FAISS index by inner product
-    "The lists of the items, in half precision in memory."
+    "An inverted-file index of the items, in half precision in memory."
     if len(items) >= _STORED_FROM: return _kept_lists(items)
     index = empty_lists(items)
     _add_rows(index, items)

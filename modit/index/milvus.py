@@ -21,7 +21,7 @@ from ..store import runs_dir
 
 # %% ../../nbs/index/044_milvus.ipynb #c005
 def _milvus_uri() -> str: # an address, or the path of a file that ends in .db
-    "Where Milvus is: $MODIT_MILVUS, or a file beside the runs."
+    "The address of Milvus: $MODIT_MILVUS, or a file beside the runs."
     return os.environ.get('MODIT_MILVUS') or str(runs_dir().resolve()/'milvus.db')
 
 # %% ../../nbs/index/044_milvus.ipynb #c008
@@ -49,7 +49,7 @@ _GRAPH = dict(M=32, efConstruction=200) # of the server's neighbourhood graph, a
 _WIDTH = 256                            # of the search in it
 
 def _make_collection(client, name, dim, timeout):
-    "Create a collection for items of a dimension unless it is there, and have it loaded."
+    "Create a collection for items of a dimension unless it exists, and load it."
     from pymilvus import DataType
     if client.has_collection(name, timeout=timeout): return client.load_collection(name, timeout=timeout)
     schema = client.create_schema(auto_id=False)
@@ -68,7 +68,7 @@ class MilvusIndex:
         uri=None,     # address or path; by default `_milvus_uri()`
         batch=2000,   # rows inserted by one call
         timeout=60.,  # seconds to wait for an answer
-        tries=4,      # of a call
+        tries=4,      # attempts of one call
         pause=1.,     # seconds before the second try, doubled before each further one
     ):
         self.uri, self.name = uri or _milvus_uri(), f'modit_{items_key(items)}'
@@ -80,7 +80,7 @@ class MilvusIndex:
 # %% ../../nbs/index/044_milvus.ipynb #c018
 @patch
 def _patiently(self:MilvusIndex, what, call, *args, **kwargs):
-    "What a call returns, tried a few times; raises `ConnectionError` in one line when it fails each time."
+    "The result of a call, with retries; raises `ConnectionError` in one line if the last attempt fails."
     for i in range(self.tries):
         if i: time.sleep(self.pause*2**(i - 1))
         try: return call(*args, timeout=self.timeout, **kwargs)
@@ -100,7 +100,7 @@ def __len__(self:MilvusIndex):
 # %% ../../nbs/index/044_milvus.ipynb #c021
 @patch
 def _insert(self:MilvusIndex, items):
-    "Write what is not there yet; raises `ConnectionError` when rows are missing in the end."
+    "Insert the rows that are missing; raises `ConnectionError` if rows are missing afterwards."
     done = len(self)
     if done == len(items): return
     for i, j in in_chunks(len(items), self.batch):

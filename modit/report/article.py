@@ -108,7 +108,7 @@ def _minutes():
 def _pages(profile): return pd.read_json(repo_root()/'figures'/profile/'manifest.json', orient='index')
 
 # %% ../../nbs/report/216_article.ipynb #a026
-FOLDER = Path('docs')/'article' # the text and its two looks
+FOLDER = Path('docs')/'article' # the text and its two templates
 
 def _values(): # name -> what the text may use
     ledger = _rows_of('claims')
@@ -125,7 +125,7 @@ def _values(): # name -> what the text may use
 def written(v): return f'{v:,}' if isinstance(v, int) else v # as the text shows a value
 
 def fill(
-    shown=written, # a value -> what stands for it
+    shown=written, # function of a value -> its text
 ) -> str:          # Markdown
     "The text of the article with its values."
     text = (repo_root()/FOLDER/'text.md').read_text()
@@ -172,7 +172,7 @@ def as_form(text, renderer): return mistune.create_markdown(renderer=renderer, p
 
 # %% ../../nbs/report/216_article.ipynb #a038
 def write_html(
-    folder:Path, # where
+    folder:Path, # target folder
     text:str,    # Markdown
 ) -> Path:
     "The article as a page for a browser, its pictures beside it."
@@ -186,10 +186,10 @@ def write_html(
 
 # %% ../../nbs/report/216_article.ipynb #a043
 def write_pdf(
-    folder:Path,   # that of the pictures
+    folder:Path,   # folder of the pictures and of the PDF
     text:str,      # Markdown
 ) -> Path | None:  # None without Typst
-    "The article as it is printed."
+    "Write the article as a PDF."
     if not importlib.util.find_spec('typst'): return None
     import typst
     atomic_write(folder/'report.typ', (repo_root()/FOLDER/'page.typ').read_text() + as_form(text, Print()))

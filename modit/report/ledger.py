@@ -23,7 +23,7 @@ def _word(significant, against, needed):
     if significant >= needed: return CONFIRMED
     return OPPOSITE if against > significant else NOT_SEEN
 
-# Whether an estimate lies on the stated side; a cell with a rule of its own says so itself.
+# Whether an estimate has the claimed sign; a column `sign` of the rows takes precedence.
 def _signs(rows, side):
     plain = side*rows.estimate > 0
     return rows.sign.where(rows.sign.notna(), plain).astype(bool) if 'sign' in rows else plain
@@ -32,9 +32,9 @@ def _signs(rows, side):
 def judge(
     claim_id:str,      # of figures/reported/claims.csv
     rows:pd.DataFrame, # of `contrast`, or rows with estimate, low, high, n, verdict
-    needed=None,       # cells that must be for it; by default all
+    needed=None,       # least number of cells for the claim; by default all
 ) -> dict:             # a row of the ledger, and its cells
-    "Sum the verdicts of a claim's cells up, turned to the claimed side; `ValueError` where there are none."
+    "The verdict of a claim from those of its cells; raises `ValueError` for a claim without cells."
     require(len(rows), f'{claim_id} has no cells to judge; leave it out where its domains are not run')
     side = rows['side'] if 'side' in rows else 1
     low = np.minimum(side*rows.low, side*rows.high)
@@ -50,7 +50,7 @@ RANK = {'against': 0, 'neither': 1, 'for': 2} # verdicts of a cell, the weakest 
 
 def weakest_in_each_cell(
     *tables,       # of `contrast`, over the same cells
-) -> pd.DataFrame: # a row a cell
+) -> pd.DataFrame: # one row per cell
     "The weakest of several contrasts in each cell: it is for a claim when all of them are."
     rows = pd.concat(tables, ignore_index=True)
     near = np.where(rows.side > 0, rows.low, -rows.high)/(rows.high - rows.low).clip(lower=1e-12)
@@ -61,20 +61,20 @@ def weakest_in_each_cell(
 
 # %% ../../nbs/report/215_ledger.ipynb #c045
 def threshold_claim(
-    rows:pd.DataFrame, # a row a cell: domain, estimate, low, high, n, and split where there is one
-    met,               # a boolean a row
-    against=False,     # a boolean a row, or one for all: what contradicts the claim
+    rows:pd.DataFrame, # one row per cell: domain, estimate, low, high, n, and split where there is one
+    met,               # one boolean per row
+    against=False,     # one boolean per row, or one for all: does it contradict the claim
 ) -> pd.DataFrame:     # for `judge`
-    "The cells of a claim that is a plain statement about numbers, with their verdicts."
+    "The cells, with verdicts, of a claim that states a condition on numbers."
     return rows.assign(sign=met, verdict=np.where(met, 'for', np.where(against, 'against', 'neither')))
 
 # %% ../../nbs/report/215_ledger.ipynb #5819c178
 def range_claim(
     rows:pd.DataFrame, # as for `threshold_claim`
-    least:float,       # of the range
-    most:float,        # of the range; both on one side of zero
+    least:float,       # lower end of the range
+    most:float,        # upper end; both ends have the same sign
 ) -> pd.DataFrame:     # for `judge`
-    "The cells of a claim that a number lies in a range."
+    "The cells, with verdicts, of a claim that a number is in a range."
     side = np.sign(least + most)
     meets = (rows.low <= most) & (rows.high >= least)
     across = (rows.low > 0) if side < 0 else (rows.high < 0)
@@ -85,7 +85,7 @@ def and_also(
     claim:dict, # of `judge`
     also:bool,  # a second part of the claim, which is not a contrast
 ) -> dict:
-    "A claim is not confirmed when its second part is not so."
+    "The claim, not confirmed if its second part does not hold."
     return claim | dict(verdict=NOT_SEEN) if claim['verdict'] == CONFIRMED and not also else claim
 
 # %% ../../nbs/report/215_ledger.ipynb #e2281796
@@ -94,7 +94,7 @@ COUNTS = dict.fromkeys(('cells', 'same_sign', 'significant', 'against'), 'Int64'
 def not_run(
     ids,     # of claims
 ) -> list:   # rows of the ledger without numbers and without cells
-    "Claims that no scores speak of."
+    "Ledger rows of claims without scores."
     numbers = dict(estimate=np.nan, low=np.nan, high=np.nan, n=0)
     empty = dict.fromkeys(COUNTS, 0) | numbers | dict(verdict=NOT_RUN.label)
     return [dict(id=name, **empty, rows=pd.DataFrame(columns=['domain', 'split'])) for name in ids]
@@ -107,7 +107,7 @@ _REASON = ['shown', 'why']
 
 def _claim_rows(
     claims,        # list of rows of `judge`
-) -> pd.DataFrame: # a row a claim, with its place in the paper and its statement
+) -> pd.DataFrame: # one row per claim, with its place in the paper and its statement
     "Claims as rows of the ledger."
     table = pd.DataFrame(list(claims), columns=[c for c in _CLAIM if c not in _FIXED])
     return table.merge(read_reported('claims'), on='id', how='left')[_CLAIM].astype(COUNTS)
@@ -116,7 +116,7 @@ def _claim_rows(
 def _merge_rows(
     path:Path,         # of a csv with a column id
     rows:pd.DataFrame, # with the same columns
-    ids,               # whose rows they are; they may have none any more
+    ids,               # ids whose old rows are removed, even without new ones
     order,             # columns to sort by
     kinds=None,        # column types to read with
 ):
@@ -153,7 +153,7 @@ def update_claims(
 # %% ../../nbs/report/215_ledger.ipynb #6b1d2a72
 def give_reasons(
     folder:Path,   # with a ledger
-    reasons,       # list of rows of `because`, all that there are
+    reasons,       # list of all rows of `because`
 ) -> pd.DataFrame: # rows of the ledger that have a reason
     "Write the reasons of all claims that are not confirmed into the folder's claims.csv."
     path = Path(folder)/'claims.csv'
@@ -167,12 +167,12 @@ def give_reasons(
     return ledger[ledger.why.notna()]
 
 # %% ../../nbs/report/215_ledger.ipynb #c055
-pd.set_option('display.max_colwidth', None) # a statement is read to its end
+pd.set_option('display.max_colwidth', None) # statements are shown in full
 
 def show_claims(
     found:pd.DataFrame, # of `update_claims`, or a ledger
-) -> pd.DataFrame:      # a row a claim, as people read it
-    "Claims in words: statement, cells for and against it, estimate with its interval in points, verdict."
+) -> pd.DataFrame:      # one row per claim, as text
+    "Claims as text: statement, cells for and against it, estimate with its interval in points, verdict."
     counts = [f'{r.significant} for, {r.against} against, of {r.cells}' if r.cells else ''
               for r in found.itertuples()]
     points = [in_hundredths(r) if r.cells else '' for r in found.itertuples()]

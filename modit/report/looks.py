@@ -32,11 +32,11 @@ GREY = '#8C8C8C'
 DARK = '#4D4D4D'
 
 class Look(NamedTuple):
-    "How a method or a verdict is called and drawn, everywhere."
-    label: str          # what people read
+    "The label, colour and mark of a method or a verdict."
+    label: str          # in tables and figures
     colour: str         # of Okabe and Ito, or a grey
     marker: str = 'o'   # of matplotlib
-    filled: bool = True # hollow where not
+    filled: bool = True # False: hollow
 
 # %% ../../nbs/report/195_looks.ipynb #c012
 @patch(as_prop=True)
@@ -85,9 +85,9 @@ COLOURS = dict(
     black=BLACK, light=LIGHT, grey=GREY, dark=DARK)
 
 def add_looks(
-    looks:dict, # method -> label, colour by name, and where they differ from the usual mark and filling
+    looks:dict, # method -> label, name of a colour, and mark and filling if they differ from the default
 ):
-    "Take up the methods that a page names; raises `ValueError` for a colour that there is not."
+    "Register the looks of a page's methods; raises `ValueError` for an unknown colour."
     for method, (label, colour, *mark) in looks.items():
         require(colour in COLOURS, f'{method}: colour {colour!r} is unknown; use one of {", ".join(COLOURS)}')
         METHODS[method] = Look(label, COLOURS[colour], *mark)
@@ -96,7 +96,7 @@ def add_looks(
 def look(
     method:str, # as in the scores
 ) -> Look:
-    "How a method is called and drawn; grey, under its own name, where no page names it."
+    "The look of a method; grey, labelled with its name, if it is not registered."
     return METHODS.get(method, Look(method, GREY))
 
 # %% ../../nbs/report/195_looks.ipynb #c024
@@ -106,7 +106,7 @@ VERDICTS = {
     'against': Look('significantly against', VERMILLION, 'X'),
 }
 CONFIRMED, NOT_SEEN, OPPOSITE = WORDS = ('confirmed', 'not seen at this scale', 'opposite') # of a claim
-NOT_RUN = Look('not run', LIGHT, '_') # no verdict: nothing was run that the claim could be judged by
+NOT_RUN = Look('not run', LIGHT, '_') # the look of a claim without scores, which has no verdict
 
 def marked(
     verdict:str, # of a cell or of a claim
@@ -120,7 +120,7 @@ _RING = dict(ls='', marker='o', markerfacecolor='none', markeredgecolor=BLACK, m
 
 def ring(
     ax,     # matplotlib Axes
-    x, y,   # where the variant lies, numbers or arrays
+    x, y,   # position of the variant, numbers or arrays
     **more, # of `plot`
 ):
     "Ring the variant that is reported as HPPO."
@@ -129,7 +129,7 @@ def ring(
 # %% ../../nbs/report/195_looks.ipynb #c029
 def whisker(
     ax,        # matplotlib Axes
-    at,        # place on the other axis
+    at,        # position on the other axis
     estimate,  # the score, in the unit of the axis
     low, high, # its interval
     seen:Look, # of the method or the verdict
@@ -144,9 +144,9 @@ def whisker(
 # %% ../../nbs/report/195_looks.ipynb #c030
 def legend_of(
     *shown,       # methods by name, or `Look`s such as those of VERDICTS
-    ringed=False, # is HPPO a ring around a variant
+    ringed=False, # True: HPPO is drawn as a ring around a variant
 ) -> list:        # handles for `legend`
-    "One entry of a legend for each, drawn as the points are."
+    "Legend entries, drawn like the points in the figure."
     seen = [look(m) if isinstance(m, str) else m for m in shown]
     styles = [_RING if ringed and x is METHODS['hppo'] else x.style for x in seen]
     return [Line2D([], [], label=x.label, **style) for x, style in zip(seen, styles, strict=True)]

@@ -32,7 +32,7 @@ def _cases_path(folder, name): return Path(folder)/'cases'/f'{name}.csv.gz'
 def write_cases(
     folder:Path,        # figures/<profile>, or that of a rerun
     name:str,           # such as main
-    frame:pd.DataFrame, # a row a case
+    frame:pd.DataFrame, # one row per case
 ):
     "Write per-case scores; equal scores give equal bytes."
     text = frame.to_csv(index=False, float_format='%.6g', lineterminator='\n')
@@ -44,14 +44,14 @@ def _shown(path): return path.relative_to(repo_root()) if path.is_relative_to(re
 def read_cases(
     folder:Path,    # figures/<profile>, or that of a rerun
     name:str,       # such as main
-) -> pd.DataFrame:  # a row a case
-    "Read per-case scores; raises `FileNotFoundError` where there are none, `ValueError` for a damaged file."
+) -> pd.DataFrame:  # one row per case
+    "Read per-case scores; raises `FileNotFoundError` if they are missing, `ValueError` for a damaged file."
     path = _cases_path(folder, name)
     if not path.exists():
         raise FileNotFoundError(f'no scores at {_shown(path)}; run its experiment with fresh = True first')
     try: return pd.read_csv(path)
     except (EOFError, OSError, ValueError, zlib.error) as e:
-        todo = 'take it from git again, or run its experiment with fresh = True'
+        todo = 'restore it from git, or run its experiment with fresh = True'
         raise ValueError(f'{_shown(path)} is damaged ({e}); {todo}') from None
 
 # %% ../../nbs/report/200_report.ipynb #c037
@@ -62,9 +62,9 @@ def _digits(v): return '' if pd.isna(v) else f'{100*v:.2f}'
 
 def in_percent(
     table:pd.DataFrame, # fractions, and names of the code
-    percent=(),         # columns in percent, beside the usual ones
+    percent=(),         # columns in percent, beside PERCENT
 ) -> pd.DataFrame:      # of strings
-    "A table as people read it."
+    "A table as text: numbers in percent, labels for names."
     def text(column):
         if column.name in (*PERCENT, *percent): return column.map(_digits)
         if column.dtype.kind == 'f': return column.map(lambda v: '' if pd.isna(v) else f'{v:.4f}')
@@ -77,7 +77,7 @@ class Table(NamedTuple):
     "A table of a page."
     frame: pd.DataFrame # fractions, and names of the code
     caption: str        # what it shows
-    percent: tuple = () # columns in percent, beside the usual ones
+    percent: tuple = () # columns in percent, beside PERCENT
 
 # %% ../../nbs/report/200_report.ipynb #c041
 _LATEX = {'_': r'\_', '%': r'\%', 'ε': r'$\varepsilon$', '×': r'$\times$', '−': '$-$'}
@@ -94,7 +94,7 @@ def write_table(
     folder:Path,      # figures/<profile>, or that of a rerun
     label:str,        # LaTeX label with a dash, such as tab-main
     table:Table,      # what to write
-) -> pd.DataFrame:    # as people read it
+) -> pd.DataFrame:    # as it is printed
     "Write a table as csv, md and tex."
     folder, frame = Path(folder), table.frame
     readable = in_percent(frame, table.percent)
@@ -109,7 +109,7 @@ def write_table(
 def read_reported(
     label:str,     # such as tab-main
 ) -> pd.DataFrame: # fractions, and names of the code
-    "The paper's table as data."
+    "A table of the paper as data."
     return pd.read_csv(repo_root()/'figures'/'reported'/f'{label}.csv')
 
 # %% ../../nbs/report/200_report.ipynb #c045
@@ -119,7 +119,7 @@ def side_by_side(
     keys,              # columns that name a row
     columns,           # columns to compare
 ) -> pd.DataFrame:     # of strings, in the order of ours
-    "Our numbers, and the paper's behind them."
+    "Our numbers with the paper's beside them."
     names = {f'{c}_paper': f'{c} (paper)' for c in columns}
     both = ours.merge(read_reported(label), on=list(keys), how='left', suffixes=('', '_paper'))
     both = both.rename(columns=names)
@@ -131,7 +131,7 @@ def scored(
     methods,            # in order
     cases:pd.DataFrame, # per-case scores
 ) -> tuple:
-    "Those of some methods that scores hold."
+    "The methods of a list that have scores."
     return tuple(name for name in methods if (cases.method == name).any())
 
 # %% ../../nbs/report/200_report.ipynb #c048b
@@ -139,8 +139,8 @@ def by_method(
     cases:pd.DataFrame, # per-case scores
     methods,            # columns, in order
     column='joint',     # metric
-) -> pd.DataFrame:      # split, domain and a column a method
-    "Mean of a metric in every cell, a column a method."
+) -> pd.DataFrame:      # split, domain and one column per method
+    "Mean of a metric in every split and domain, one column per method."
     rows = cases[cases.method.isin(methods)]
     means = rows.pivot_table(index=['split', 'domain'], columns='method', values=column)
     return means.reindex(columns=list(methods)).reset_index().rename_axis(columns=None)
@@ -154,7 +154,7 @@ def against_paper(
     paper,              # label of the reported table, or its rows with domain, split and method
     column='joint',     # metric
 ) -> pd.DataFrame:      # of strings such as **18.82** (11.37), headed by labels
-    "Ours in percent, the best of a row in asterisks, and the paper's number in brackets where it has one."
+    "Our numbers in percent, a row's best in asterisks, and the paper's in brackets where it has one."
     cells = ['split', 'domain']
     ours = by_method(cases, methods, column).set_index(cells)
     theirs = by_method(_reported(paper), methods, column).set_index(cells).reindex(ours.index)
@@ -166,8 +166,8 @@ def against_paper(
 
 # %% ../../nbs/report/200_report.ipynb #c053
 def best_variants(
-    validation:pd.DataFrame, # domain, method, chosen, valid_joint: a row a round or checkpoint
-    among=None,              # variants, the simpler before the later; by default those to be reported
+    validation:pd.DataFrame, # domain, method, chosen, valid_joint: one row per round or checkpoint
+    among=None,              # variants, simpler ones first; by default those that are reported
 ) -> dict:                   # domain -> variant
     "The variant with the best validation Joint in each domain."
     if among is None: among = [name for name, variant in VARIANTS.items() if variant.reported]
@@ -188,12 +188,12 @@ def with_hppo(
 
 # %% ../../nbs/report/200_report.ipynb #c054b
 def beside_rivals(
-    scores, # main, validation and baselines, and the page's own
+    scores, # dict with main, validation, baselines, and the page's own scores
     name:str, # of the page's own
     methods=('average', 'sft', 'hppo'), # of the main table, HPPO among them
-    rivals=('probe', 'ridge_map'),      # of the baselines; none are not read
+    rivals=('probe', 'ridge_map'),      # of the baselines; (): baselines are not read
 ) -> pd.DataFrame: # per-case scores of all methods
-    "A page's rows beside rows of the main table and of the baselines."
+    "The scores of a page together with scores of the main table and of the baselines."
     main = with_hppo(scores['main'], scores['validation'])
     beside = [main[main.method.isin(methods)]]
     if rivals:
@@ -202,7 +202,7 @@ def beside_rivals(
     return pd.concat([*beside, scores[name]], ignore_index=True)
 
 # %% ../../nbs/report/200_report.ipynb #c057
-def locked(): return lock_file(runs_dir()/'.report.lock') # one writer at a time for what experiments share
+def locked(): return lock_file(runs_dir()/'.report.lock') # a lock for files that several experiments write
 
 # %% ../../nbs/report/200_report.ipynb #c057b
 def kernels() -> dict: # processor, torch, blas

@@ -16,8 +16,8 @@ from ..retrieval import search
 # %% ../../nbs/report/233_sheets.ipynb #c005
 def first_of_each(
     cases,  # Cases
-    many=3, # patterns
-):          # Cases, one of a pattern
+    many=3, # number of patterns
+):          # Cases, one per pattern
     "The first case of each of the first patterns."
     return cases[np.sort(np.unique(cases.pattern, return_index=True)[1])[:many]]
 
@@ -26,9 +26,9 @@ def list_rows(
     corpus,       # Corpus
     cases,        # Cases
     queries:dict, # heading -> (n, d) unit queries
-    first=20,     # items of a list
+    first=20,     # length of a list
 ) -> pd.DataFrame: # case, heading, item: row of the corpus, right
-    "The seeds of each case, then what each query finds."
+    "The seeds of each case, then the items that each query finds."
     found = {x: search(corpus.index, q, first, exclude=cases.sequence) for x, q in queries.items()}
     parts = []
     for i, pattern in enumerate(cases.pattern):
@@ -40,7 +40,7 @@ def list_rows(
 
 # %% ../../nbs/report/233_sheets.ipynb #c011
 def _icon(ax, x, y, picture, right):
-    "One icon in a field of side one."
+    "Draw one icon in a unit square."
     shades = 1 - (1 - picture/255)*(1 if right else .3)
     box = x + .12, x + .88, y + .88, y + .12
     ax.imshow(shades, cmap='gray', vmin=0, vmax=1, extent=box, interpolation='antialiased', zorder=1)
@@ -49,7 +49,7 @@ def _icon(ax, x, y, picture, right):
     ax.plot([x + .1, x + .9], [y + .9, y + .1], c=GREY, lw=.4, marker='', zorder=2)
 
 def _block(ax, x, y, rows, pictures, across):
-    "Icons from the left, line by line."
+    "Draw icons from the left, line by line."
     for i, row in enumerate(rows.itertuples()):
         _icon(ax, x + i%across, y + i//across, pictures[row.item], row.right)
 
@@ -63,10 +63,10 @@ def draw_sheet(
     lists,         # of `list_rows`
     names,         # of the cases' patterns
     pictures:dict, # item -> (side, side) uint8
-    headings=None, # heading of `lists` -> words above its column; themselves when None
-    trait='filled', # the attribute, in a word
+    headings=None, # heading of `lists` -> text above its column; None: the headings
+    trait='filled', # name of the attribute
 ):                 # matplotlib Figure
-    "Seeds and lists of each case, what is wrong faint and crossed out."
+    "Draw seeds and lists of each case; wrong items are faint and crossed out."
     columns = list(dict.fromkeys(lists.heading))
     starts = np.cumsum([0, _SEEDS + _GAP] + [_LIST + _GAP]*(len(columns) - 2))
     tall = -(-lists.groupby(['case', 'heading']).size().max()//_LIST)

@@ -160,12 +160,12 @@ def cluster_interval(
 
 # %% ../../nbs/report/190_stats.ipynb #c042
 def jackknife_interval(
-    estimate:float, # the number, of all patterns
-    without,        # (G,) the number with each pattern left out
+    estimate:float, # the statistic on all patterns
+    without,        # (G,) the statistic with each pattern left out
     n:int,          # cases
     level=.95,      # coverage
 ) -> Interval:      # units counts patterns
-    "Any number of several patterns with Student's t; `ValueError` for fewer than two of them (ours)."
+    "Jackknife interval over patterns with Student's t; `ValueError` for fewer than two patterns (ours)."
     units = len(without)
     if units < 2: raise ValueError(f'{units} patterns cannot tell how they differ; hold out more')
     error = np.sqrt((units - 1)*np.var(without))
@@ -174,12 +174,12 @@ def jackknife_interval(
 
 # %% ../../nbs/report/190_stats.ipynb #5e1c7a01
 def ratio_interval(
-    over,     # (n,) numerators, such as the pairs of a case that are ranked rightly
+    over,     # (n,) numerators, such as the correctly ranked pairs of a case
     under,    # (n,) denominators, such as its pairs
     patterns, # (n,) of each case
     level=.95, # coverage
 ) -> Interval: # units counts patterns
-    "A ratio of sums, each pattern left out in turn; `ValueError` for fewer than two of them (ours)."
+    "Jackknife interval of a ratio of sums; raises `ValueError` for fewer than two patterns (ours)."
     unit, group = np.unique(patterns, return_inverse=True)
     a, b = (np.bincount(group, np.asarray(x, float), len(unit)) for x in (over, under))
     without = (a.sum() - a)/(b.sum() - b)
@@ -202,7 +202,7 @@ def verdict(
     interval:Interval, # of the difference that the claim is about
     side:int=+1,       # the claimed sign: +1 or -1
 ) -> str:              # for, neither or against
-    "What an interval says about a claim of direction; raises `ValueError` for another side."
+    "Whether an interval supports a claimed sign or contradicts it; raises `ValueError` for another side."
     if side not in (1, -1): raise ValueError(f'a claim has side +1 or -1, not {side!r}')
     low, high = sorted((side*interval.low, side*interval.high))
     return 'for' if low > 0 else 'against' if high < 0 else 'neither'

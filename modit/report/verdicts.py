@@ -23,7 +23,7 @@ from ..store import stream
 # %% ../../nbs/report/210_verdicts.ipynb #c006a
 def scores_by_method(
     cases:pd.DataFrame, # per-case scores of several methods
-    methods,            # those that are wanted
+    methods,            # columns of the result
     column='joint',     # metric
 ) -> pd.DataFrame:      # (domain, split, case, pattern) by method, NaN for no score
     "The scores of several methods on the same cases."
@@ -59,7 +59,7 @@ def spanning(
     one:Interval,   # over cases
     other:Interval, # over patterns
 ) -> Interval:      # units counts patterns
-    "The interval that excludes zero only where both do."
+    "The interval that spans two others: it excludes zero only if both do."
     ends = min(one.low, other.low), max(one.high, other.high)
     return Interval(one.estimate, *ends, max(one.p, other.p), one.n, other.units)
 
@@ -95,14 +95,14 @@ def contrasts(
     column='joint',     # metric
     side=1,             # claimed sign of the differences
     level=.95,          # coverage of the intervals
-) -> pd.DataFrame:      # a row a pair and cell
+) -> pd.DataFrame:      # one row per pair and cell
     "Paired differences in every cell with two intervals; `ValueError` if no case is shared (fig:sig)."
     pairs = list(pairs)
     scores = scores_by_method(cases, list(dict.fromkeys(m for pair in pairs for m in pair)), column)
     found = [_contrast(scores, a, b, s, column, side, level) for a, b in pairs]
     return pd.concat(found, ignore_index=True)
 
-def contrast(cases, a, b, *how, **named): return contrasts(cases, [(a, b)], *how, **named) # the rows of one
+def contrast(cases, a, b, *how, **named): return contrasts(cases, [(a, b)], *how, **named) # rows of one pair
 
 # %% ../../nbs/report/210_verdicts.ipynb #c020
 def in_hundredths(
@@ -120,7 +120,7 @@ def in_points(
     rows:pd.DataFrame, # of `contrast`, or of `threshold_claim`
     more=(),           # further columns to keep, such as units
 ) -> pd.DataFrame:     # contrast, domain, split, points, verdict
-    "Rows as people read them: the cell, the estimate with its interval in points, the verdict."
+    "Contrasts as text: cell, estimate with its interval in points, verdict."
     table = pd.DataFrame(index=rows.index)
     if 'a' in rows: table['contrast'] = [_difference(r) for r in rows.itertuples()]
     if 'column' in rows and rows.column.nunique() > 1: table['metric'] = rows.column
@@ -131,10 +131,10 @@ def in_points(
 
 # %% ../../nbs/report/210_verdicts.ipynb #c024
 def aside(
-    mark,  # one of those that stand at every place
-    marks, # all of them, from left to right
-) -> float: # the unit is the way from one place to the next
-    "How far from the middle of its place a mark stands."
+    mark,  # the mark to place
+    marks, # all marks at one place, from left to right
+) -> float: # in units of the distance between two places
+    "The offset of a mark from the middle of its place."
     marks = list(marks)
     return min(.2, .8/len(marks))*(marks.index(mark) - (len(marks) - 1)/2)
 
@@ -167,7 +167,7 @@ def split_panels(
     marks:dict,        # as for `draw_differences`
     **columns,         # across and by, as there
 ):                     # matplotlib Figure
-    "Differences with their intervals, a panel a split."
+    "Differences with their intervals, one panel per split."
     fig, axes = plt.subplots(1, len(splits), figsize=(7.5, 2.6), sharey=True, squeeze=False)
     for ax, split in zip(axes[0], splits, strict=True):
         draw_differences(ax, rows[rows.split == split], places, marks, **columns)
@@ -187,7 +187,7 @@ def _paper_effect(rows, paper):
 def power(
     rows:pd.DataFrame, # of `contrast`
     paper,             # label of the reported table, or its rows with domain, split and method
-) -> pd.DataFrame:     # a row a cell, in points of Joint; enough: whether the paper's difference would show
+) -> pd.DataFrame:     # one row per cell, in points of Joint; enough: would the paper's difference be seen
     "Half the width of each interval beside the paper's difference."
     effect = _paper_effect(rows, paper)
     half = (rows.high - rows.low)/2

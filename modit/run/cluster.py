@@ -15,26 +15,26 @@ from ..settings import repo_root, require
 def check_workflow(
     name:str, # a folder of workflow/profiles
 ):
-    "Raise `ValueError` for a way of running that there is not."
+    "Raise `ValueError` for an unknown workflow profile."
     known = sorted(p.parent.name for p in (repo_root()/'workflow'/'profiles').glob('*/config.yaml'))
     require(name in known, f'workflow {name!r} is unknown; workflow/profiles has {", ".join(known)}')
 
 # %% ../../nbs/run/242_cluster.ipynb #837ae239
 _WORDS = ('account', 'partition', 'gpu', 'mem_mb', 'runtime') # memory in MB, time in minutes
 _NUMBERS = ('mem_mb', 'runtime')
-TRAINING = ('pretrained', 'cpt', 'sft', 'hppo', 'run_320_main') # how the names of those jobs begin
+TRAINING = ('pretrained', 'cpt', 'sft', 'hppo', 'run_320_main') # prefixes of the names of jobs that train
 
 def asked_of_slurm(
     name:str,  # of a job
-    said=None, # such as 'account=physics gpu=a100'; MODIT_SLURM without
+    said=None, # such as 'account=physics gpu=a100'; by default MODIT_SLURM
 ) -> dict:     # resource, as Snakemake calls it -> value
-    "What a job asks for beside the profile; raises `ValueError` for a word that there is not."
+    "The Slurm resources of a job beside the profile's; raises `ValueError` for an unknown or invalid one."
     said = os.environ.get('MODIT_SLURM', '') if said is None else said
     given = dict(word.partition('=')[::2] for word in said.split())
     for key, value in given.items():
         fits = value.isdecimal() if key in _NUMBERS else value and key in _WORDS
-        require(fits, f'MODIT_SLURM: {key}={value} is none of account=, partition=, gpu= with a name, '
-                      'mem_mb=, runtime= with a whole number')
+        require(fits, f'MODIT_SLURM: {key}={value} is invalid; use account=, partition=, gpu= with a name, '
+                      'mem_mb= or runtime= with a whole number')
     gpu = given.pop('gpu', None)
     asks = {key: int(value) if key in _NUMBERS else value for key, value in given.items()}
     if gpu and name.startswith(TRAINING): asks |= dict(gpu=1, partition=gpu)
@@ -45,14 +45,14 @@ _LIMITS = {r'exceeded.*memory|oom.kill': 'mem_mb', 'DUE TO TIME LIMIT': 'runtime
 _SLURM_LOGS = '.snakemake/slurm_logs'
 
 def limit_met(
-    since=0.,    # time from which on logs are read
-    folder=None, # with a folder for each rule; by default where the executor keeps them
-) -> str:        # empty where there was none
-    "Which job met a limit, and the word of MODIT_SLURM to raise."
+    since=0.,    # read only logs written since then, seconds since 1970
+    folder=None, # logs, one subfolder per rule; by default those of Snakemake's executor
+) -> str:        # a sentence with the remedy; empty if no job met a limit
+    "The job that Slurm ended at a limit, and the word of MODIT_SLURM to raise."
     logs = Path(folder or repo_root()/_SLURM_LOGS).rglob('*.log')
     for path in sorted(path for path in logs if path.stat().st_mtime >= since):
         text, job = path.read_text(errors='replace'), path.parent.name.removeprefix('rule_')
         for said, word in _LIMITS.items():
             if re.search(said, text, re.I):
-                return f"{job} was ended at its {word}; ask for more, MODIT_SLURM='{word}=...'; "
+                return f"{job} exceeded its {word}; raise it with MODIT_SLURM='{word}=...'; "
     return ''

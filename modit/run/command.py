@@ -24,10 +24,10 @@ from ..store import runs_dir
 TARGETS = dict(choices=('main', 'paper', 'public', 'replicate'), opt=False, nargs='?')
 
 def _main(
-    target:Annotated[str, TARGETS]='main', # main, all pages, those that make public runs, or a second world
+    target:Annotated[str, TARGETS]='main', # the main table; all pages; those on real data; or a second world
     profile:Profile='mini',
     workflow:str='local', # a folder of workflow/profiles
-    dry_run:bool=False,   # only say what would run
+    dry_run:bool=False,   # only print what would run
     shards:int=None,      # jobs that label the first pool of a domain
 ):
     "run the graph of stages and experiments"
@@ -49,19 +49,19 @@ def _public():
 
 # %% ../../nbs/run/279_command.ipynb #c031
 def _run(
-    name:str,              # of an experiment, such as 320_main; the number may be left away
+    name:str,              # of an experiment, such as 320_main or main
     profile:Profile='mini',
     fresh:bool=False,      # score again instead of redrawing
-    parameters:str='{}',   # others of its parameters, as JSON
+    parameters:str='{}',   # further parameters of the page, as JSON
 ):
     "run one experiment notebook"
     load_settings(profile)
     given = read_json('--parameters', parameters)
     own = ', '.join(x for x in ('name', 'profile', 'fresh') if x in given)
-    require(not own, f'--parameters: {own} goes outside; use the name, --profile, --fresh')
+    require(not own, f'--parameters must not contain {own}; use the argument name, --profile or --fresh')
     from modit.run.redraw import lacking
     first = ', '.join(lacking(profile, name)) if fresh and not given else ''
-    if first: print(f'{name} reads scores that are not there; run first: {first}', flush=True)
+    if first: print(f'{name} reads scores that are missing; run first: {first}', flush=True)
     print(run_notebook(name, profile, fresh, **given))
 
 # %% ../../nbs/run/279_command.ipynb #5c0e7d12
@@ -81,17 +81,17 @@ def _say(text): # a line of progress, once for all processes of a run
 
 def _stage(
     stage:str,           # such as sft or a preference variant; hppo: all variants of the main page
-    domain:Annotated[str, dict(opt=False, nargs='?')]=None, # such as D1; not for a stage of all domains
+    domain:Annotated[str, dict(opt=False, nargs='?')]=None, # such as D1; none for a shared stage
     profile:Profile='mini',
     overrides:Overrides='{}',
-    shards:int=None,     # of a pool: how many parts are labelled on their own
-    shard:int=None,      # of a pool: label this part alone, from 1
+    shards:int=None,     # of a pool: number of parts that are labelled separately
+    shard:int=None,      # of a pool: number of the only part to label, from 1
 ):
-    "make one stage, and what it is made from"
+    "make one stage and the stages it needs"
     s, began = load_settings(profile, **read_json('--overrides', overrides)), time.time()
     asked = shards is not None or shard is not None
-    require(not asked or stage == 'pool', f'stage {stage} has no shards; leave --shards and --shard away')
-    require(not asked or shards is not None, '--shard: of how many; give --shards as well')
+    require(not asked or stage == 'pool', f'stage {stage} has no shards; omit --shards and --shard')
+    require(not asked or shards is not None, '--shard needs the number of shards; give --shards as well')
     from modit.variants import VARIANTS
     main = [name for name, variant in VARIANTS.items() if variant.page == 'main']
     stages = main if stage == 'hppo' else [stage]
@@ -100,7 +100,7 @@ def _stage(
     from modit.run.pipeline import make_shard, make_stage
     from modit.run.stages import check_stage
     own = check_stage(s, stages[0], domain) == domain
-    require(own, f'stage {stage} is one for all domains; leave {domain} away')
+    require(own, f'stage {stage} is shared by all domains; omit {domain}')
     part = shard and f'shard {shard} of {shards}'
     name = ' '.join(filter(None, [stage, domain, part]))
     _say(f'{name}: start')
@@ -120,15 +120,15 @@ def _figures(profile:Profile='mini'):
 # %% ../../nbs/run/279_command.ipynb #c035
 def _bench(
     profile:Profile='mini',
-    race:bool=False,    # against other libraries instead
-    growth:bool=False,  # how time and memory grow with size instead; goes on where it was
-    jobs:bool=False,    # what labelling in several processes gains instead
+    race:bool=False,    # compare with other libraries instead
+    growth:bool=False,  # measure how time and memory grow with size instead; resumes
+    jobs:bool=False,    # measure the gain of labelling in several processes instead
 ):
     "measure speed on this machine"
     s = load_settings(profile)
     pages = {'262_race.ipynb': race, '264_growth.ipynb': growth, '269_jobs.ipynb': jobs}
     asked = [page for page, wanted in pages.items() if wanted]
-    require(len(asked) < 2, '--race, --growth and --jobs are three runs; give one of them')
+    require(len(asked) < 2, '--race, --growth and --jobs exclude each other; give one of them')
     for page in asked:
         out = runs_dir()/profile/'notebooks'/page
         execute(repo_root()/'nbs'/'cost'/page, out, dict(profile=profile, size='full'))
@@ -138,10 +138,10 @@ def _bench(
 
 # %% ../../nbs/run/279_command.ipynb #c044c
 def _plan(
-    folder:Annotated[str, dict(nargs='*', opt=False)]=None, # of one's own; by default a profile
+    folder:Annotated[str, dict(nargs='*', opt=False)]=None, # your own domains; by default the profile's
     profile:Profile='mini',
-    hours:float=2.,     # in which all is to end
-    log:str=None,       # a file with what a run printed, kept to compare with
+    hours:float=2.,     # time limit for the whole run, hours
+    log:str=None,       # file with a run's output, saved for comparison
 ):
     "predict hours and memory of every stage, and name a machine; trains nothing"
     s = load_settings(profile)
@@ -156,9 +156,9 @@ _WANTED = {'invalid int value:': 'expected a whole number, got',
 
 class _Parser(ArgumentParser): # of one command
     def error(self, message):
-        "A line that says what was typed wrongly, and where to read what is allowed."
+        "Print one line about the wrong argument and exit with status 2."
         for said, wanted in _WANTED.items(): message = message.replace(said, wanted)
-        self.exit(2, f'modit: {message}; {self.prog} --help says what is allowed\n')
+        self.exit(2, f'modit: {message}; see {self.prog} --help\n')
 
 # %% ../../nbs/run/279_command.ipynb #c048
 COMMANDS = dict(main=_main, public=_public, run=_run, sweep=_sweep, stage=_stage, **OWN,
@@ -174,7 +174,7 @@ def _command_line(): # the parser of all subcommands
     return top
 
 # %% ../../nbs/run/279_command.ipynb #c051
-def _tell(message, status): # a line on stderr, and the status that the process exits with
+def _tell(message, status): # print a line on stderr, return the exit status
     rank, torch = int(os.environ.get('RANK', 0)), sys.modules.get('torch')
     met = torch and torch.distributed.is_initialized() and status == 2 # the processes of this run
     who = f'modit, process {rank}' if rank else 'modit'
@@ -187,7 +187,7 @@ class _NoBar(tqdm.std.tqdm): # of a loop whose messages go to a file
 
 @contextmanager
 def _plain_lines():
-    "A warning is a line, and no bar fills a file."
+    "Print a warning as one line, and no progress bar into a file."
     usual = warnings.formatwarning, tqdm.tqdm
     warnings.formatwarning = lambda message, *where, **more: f'modit: {message}\n'
     if not sys.stderr.isatty(): tqdm.tqdm = _NoBar
@@ -198,24 +198,24 @@ def _plain_lines():
 OF_A_CLONE = ('main', 'run', 'sweep', 'figures', 'bench', 'plan')
 
 def _call(command, **given):
-    "Call a subcommand with what was typed; raises `ValueError` where it needs a clone and there is none."
-    needed = f"modit {command} works on the repository's pages and results: type it inside a clone"
+    "Call a subcommand with its arguments; raises `ValueError` outside a clone if it needs one."
+    needed = f'modit {command} needs the pages of the repository; run it inside a clone'
     require(command not in OF_A_CLONE or clone_root(), needed)
     call = COMMANDS[command]
     return call(**{name: given[name] for name in inspect.signature(call).parameters})
 
 # %% ../../nbs/run/279_command.ipynb #c051m
-KEEPING = ('fit', 'main', 'stage', 'sweep') # what goes on where it was stopped
+KEEPING = ('fit', 'main', 'stage', 'sweep') # commands that resume when they are repeated
 
-def _leave_pipe(): # what is left to write goes nowhere
+def _leave_pipe(): # discard the output that nobody reads any more
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 def main(
     argv=None, # arguments, by default those of the process
 ):
-    "The command `modit`; a mistake, or a warning, is one line on stderr; a mistake has exit status 2."
+    "The command `modit`: a warning or an error is one line on stderr; an error has exit status 2."
     given = vars(_command_line().parse_args(argv))
-    on = '; the same command goes on where it was' if given['command'] in KEEPING else ''
+    on = '; the same command resumes it' if given['command'] in KEEPING else ''
     steady_environment()
     try:
         with _plain_lines(): _call(**given)

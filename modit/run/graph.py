@@ -26,15 +26,15 @@ from .shards import shard_file, shard_slices
 from ..store import fingerprint, lock_file, runs_dir
 
 # %% ../../nbs/run/250_graph.ipynb #c005
-TOGETHER = ('domain', 'pool') # made by the job of whatever asks for them
+TOGETHER = ('domain', 'pool') # stages without a job of their own: made by the job that needs them
 MAIN_VARIANTS = tuple(name for name, variant in VARIANTS.items() if variant.page == 'main')
 
 class Job(NamedTuple):
     "One process of the graph."
     name: str    # of the rule
-    command: str # what is typed
+    command: str # command line
     output: str  # the file it makes
-    inputs: list # files that must be there first
+    inputs: list # files that must exist first
     log: str = '' # the executed notebook of a page
 
 # %% ../../nbs/run/250_graph.ipynb #c008
@@ -52,8 +52,8 @@ def _made_from(stage, domain, s) -> list: # of (stage, domain); hppo: the main v
 # %% ../../nbs/run/250_graph.ipynb #c011
 def changes(
     s:Settings, # of any run
-) -> dict:      # setting -> value, where it is not the profile's
-    "What must be told to make the same settings again."
+) -> dict:      # setting -> value, where it differs from the profile's
+    "The overrides that reproduce these settings."
     usual = load_settings(s.profile)
     return {k: v for k, v in asdict(s).items() if v != getattr(usual, k)}
 
@@ -62,16 +62,16 @@ def changes(
 def _file_of(runs, s, stage, domain): return str(stage_path(s, stage, domain))
 
 def job_file(
-    s:Settings, # what it is made with
+    s:Settings, # of the job
     stage:str,  # of STAGES, or hppo for the main variants together
     domain,     # for stages of one domain
 ) -> str:
-    "What a job writes, or the last of it."
+    "The path of the file that a job writes last."
     return _file_of(runs_dir(), s, MAIN_VARIANTS[-1] if stage == 'hppo' else stage, domain)
 
 # %% ../../nbs/run/250_graph.ipynb #c017
-def _stage_job(s, stage, domain=None): # with its settings; of STAGES, or hppo for the main variants together
-    "The process that makes a stage."
+def _stage_job(s, stage, domain=None): # stage: of STAGES, or hppo for the main variants together
+    "The job that makes a stage."
     other = changes(s)
     output = job_file(s, stage, domain)
     words = ['modit', 'stage', stage, *filter(None, [domain]), '--profile', s.profile]
@@ -81,8 +81,8 @@ def _stage_job(s, stage, domain=None): # with its settings; of STAGES, or hppo f
     return Job(name, shlex.join(words), output, inputs)
 
 # %% ../../nbs/run/250_graph.ipynb #c018b
-def _pool_jobs(s, domain, shards) -> list: # of Job, the last of them joins
-    "The processes that label a domain's first pool; raises `ValueError` for a number that cannot be."
+def _pool_jobs(s, domain, shards) -> list: # of Job; the last one joins the shards
+    "The jobs that label a domain's first pool; raises `ValueError` for a number of shards out of range."
     whole = _stage_job(s, 'pool', domain)
     folder = work_folder(Path(whole.output))
     if s.scorers and s.of('scorers', domain) != 'column': shards = 1
@@ -97,9 +97,9 @@ def _pool_jobs(s, domain, shards) -> list: # of Job, the last of them joins
 
 # %% ../../nbs/run/250_graph.ipynb #c020
 def stage_jobs(
-    s:Settings, # what they are made with
+    s:Settings, # of the jobs
     wanted,     # of (stage, domain)
-    shards=0,   # jobs that label a first pool; 0: it is made by what learns from it
+    shards=0,   # jobs that label a first pool; 0: the job that trains on it labels it
 ) -> dict:      # output -> Job
     "The jobs that make some stages, and all jobs before them."
     found = {}
@@ -114,13 +114,13 @@ def stage_jobs(
         ahead += _made_from(stage, domain, s)
     return found
 
-def main_stages(s): return [('hppo', d) for d in s.domains] # what most pages stand on
+def main_stages(s): return [('hppo', d) for d in s.domains] # the stages that most pages need
 
 # %% ../../nbs/run/250_graph.ipynb #c026
 def takes_models(
     name:str, # of an experiment
 ) -> bool:
-    "Does a page ask the store for anything trained."
+    "Whether a page takes trained results from the store."
     code = ''.join(exported_code(experiment_path(name)))
     return bool(re.search(r'\bget_(model|pool|history|rows|losses)\b', code))
 
@@ -133,7 +133,7 @@ def page_job(
     name:str,   # of an experiment
     **given,    # of its parameters, such as seed=1
 ) -> Job:
-    "The process that runs a page afresh."
+    "The job that runs a page and scores again."
     own, changed = settings_of(s.profile, given)
     stages = main_stages(own) if takes_models(name) else [('corpus', d) for d in own.domains]
     told = json.dumps(given, sort_keys=True)
@@ -146,20 +146,20 @@ def page_job(
     return Job(rule, shlex.join(words), _marker_of(runs_dir(), s, name, told), inputs, str(log))
 
 # %% ../../nbs/run/250_graph.ipynb #c032
-def _repository_lock(folder=None, patience=30.): # by default that of all runs; seconds for a killed one
-    "An open file that no second run can lock; raises `ValueError` while one is at work."
+def _repository_lock(folder=None, patience=30.): # by default the folder of all runs; seconds to wait
+    "An open file locked by this run; raises `ValueError` if another run holds the lock."
     for _ in range(max(1, int(2*patience))):
         try: return lock_file(Path(folder or runs_dir())/'.lock', wait=False)
         except BlockingIOError: time.sleep(.5)
-    raise ValueError('another run is at work in this repository; wait until it ends, or end it')
+    raise ValueError('another run is active in this repository; wait until it ends, or stop it')
 
 # %% ../../nbs/run/250_graph.ipynb #c038
 def snakemake(
     target:str,       # main, paper, replicate or sweep
     profile:str,      # a profile of settings.ini
     workflow='local', # a folder of workflow/profiles
-    dry=False,        # only say what would run
-    **config,         # more that the Snakefile reads
+    dry=False,        # only print what would run
+    **config,         # further values of the Snakefile's configuration
 ):
     "Run everything a target needs; raises `ValueError` if a job failed."
     load_settings(profile); steady_environment()
@@ -172,16 +172,16 @@ def snakemake(
     command = [sys.executable, '-m', 'snakemake', target, '--config', *facts]
     command += ['--workflow-profile', f'workflow/profiles/{workflow}'] + ['--dry-run']*dry
     failed = subprocess.run(command, cwd=repo_root(), pass_fds=keep).returncode
-    end = 'the same command goes on from there'
-    if failed: raise ValueError(f'a job failed, its message is above; {limit_met(began)}{end}')
+    end = 'the same command resumes the run'
+    if failed: raise ValueError(f'a job failed, see its message above; {limit_met(began)}{end}')
 
 # %% ../../nbs/run/250_graph.ipynb #c044
 def run_graph(
     target='main',    # main or paper
     profile='mini',   # a profile of settings.ini
     workflow='local', # a folder of workflow/profiles
-    dry=False,        # only say what would run
-    shards=None,      # jobs that label a first pool; by default none of its own
+    dry=False,        # only print what would run
+    shards=None,      # jobs that label a first pool; by default the job that trains on it labels it
 ):
     "Run everything a target needs, then show the main table; raises `ValueError` if a job failed."
     began = time.time()

@@ -24,9 +24,9 @@ GRAMMAR = re.compile(r'(str|int|float|bool|dict|list\[(str|int|float)\])( \| Non
 # %% ../../nbs/run/230_notebooks.ipynb #c007
 def fits(
     annotation:str, # such as float or list[str] | None
-    value,          # what is to stand there
+    value,          # the value to check
 ) -> bool:
-    "Whether a value is of the annotated kind."
+    "Whether a value has the annotated type."
     kind, _, optional = annotation.partition(' | ')
     if value is None: return optional == 'None'
     if kind.startswith('list['):
@@ -38,7 +38,7 @@ def fits(
 # %% ../../nbs/run/230_notebooks.ipynb #c010
 def code_cells(
     path, # a notebook file
-) -> list: # its code cells, as JSON has them
+) -> list: # its code cells, as dicts
     "The code cells of a notebook; raises `FileNotFoundError` or `ValueError`."
     try: cells = json.loads(Path(path).read_text())['cells']
     except (json.JSONDecodeError, KeyError, TypeError):
@@ -49,22 +49,22 @@ def _source(cell): return ''.join(cell['source'])
 
 # %% ../../nbs/run/230_notebooks.ipynb #c012
 def _read_parameter(line) -> tuple: # a statement of the parameters cell -> name, annotation, default
-    "Take an annotated literal apart; raises `ValueError` for anything else."
+    "The name, type and default of an annotated literal; raises `ValueError` for anything else."
     try: found = line.target.id, ast.unparse(line.annotation), ast.literal_eval(line.value)
     except (AttributeError, ValueError, TypeError):
-        raise ValueError(f'`{ast.unparse(line)}` in the parameters cell; '
-                         'write one annotated literal a line, name: kind = value') from None
+        raise ValueError(f'`{ast.unparse(line)}` in the parameters cell is no annotated literal; '
+                         'write one per line, name: type = value') from None
     name, annotation, default = found
-    require(GRAMMAR.fullmatch(annotation), f'parameter {name} is a {annotation}; use str, int, float, bool, '
-            'dict, list[str], list[int] or list[float], with `| None` where it may be absent')
-    require(fits(annotation, default), f'parameter {name} is a {annotation}, but its default is {default!r}')
+    require(GRAMMAR.fullmatch(annotation), f'parameter {name} has type {annotation}; use str, int, float, '
+            'bool, dict, list[str], list[int] or list[float], with `| None` if it may be None')
+    require(fits(annotation, default), f'parameter {name} has type {annotation}, but default {default!r}')
     return found
 
 # %% ../../nbs/run/230_notebooks.ipynb #c014
 def notebook_parameters(
     path, # an experiment notebook
 ) -> dict: # name -> (annotation, default)
-    "What a notebook can be given; raises `ValueError` if its tagged cell is lost or not in the strict form."
+    "The parameters of a notebook; raises `ValueError` if the tagged cell is missing or malformed."
     tagged = [c for c in code_cells(path) if 'parameters' in c.get('metadata', {}).get('tags', [])]
     require(len(tagged) == 1, f'{path}: {len(tagged)} cells are tagged `parameters`, expected one; '
             'tag the cell that holds `profile` and `fresh`')
@@ -77,10 +77,10 @@ def notebook_parameters(
 
 # %% ../../nbs/run/230_notebooks.ipynb #c019
 def unknown_parameter(
-    name:str, # what was given
-    known,    # the parameters there are
+    name:str, # the unknown name
+    known,    # names of the page's parameters
 ) -> str:
-    "What to do about a parameter that a page lacks."
+    "A message about an unknown parameter: a setting of this name, the nearest name, or all names."
     if name in {f.name for f in fields(Settings)} and 'overrides' in known:
         return f'no parameter {name!r}; it is a setting, so give overrides={{"{name}": ...}}'
     near = difflib.get_close_matches(name, known, 1)
@@ -90,8 +90,8 @@ def unknown_parameter(
 def check_parameters(
     path,       # an experiment notebook
     given:dict, # name -> value
-) -> dict:      # the same, if sound
-    "Refuse names the notebook lacks and values of another kind; raises `ValueError`."
+) -> dict:      # the same dict
+    "Check names and types of parameters; raises `ValueError` for an unknown name or a wrong type."
     known = notebook_parameters(path)
     page = Path(path).name
     for name, value in given.items():
@@ -111,7 +111,7 @@ def short_name(name): return re.sub(r'^\d+_', '', str(name)) # 400_sensitivity -
 
 # %% ../../nbs/run/230_notebooks.ipynb #c025
 def experiment_path(
-    name:str, # of an experiment, with any number or none before it
+    name:str, # of an experiment, with or without its number
 ) -> Path:    # of its source notebook
     "Find an experiment; raises `ValueError` with the nearest names."
     known = {short_name(stem): stem for stem in experiments()}
@@ -125,21 +125,21 @@ def experiment_path(
 def exported_code(
     path, # a notebook file
 ) -> list: # sources of the cells marked for export
-    "What of a page becomes its module."
+    "The sources of the cells that become a page's module."
     return [x for x in map(_source, code_cells(path)) if re.search(r'^#\|\s*export\b', x, re.M)]
 
 # %% ../../nbs/run/230_notebooks.ipynb #c030
 @cache
-def _assigned(path, written): # constant -> what a page assigns to it, as it was written at a time
+def _assigned(path, written): # constant -> its node in the page's syntax tree
     lines = ast.parse('\n\n'.join(exported_code(path))).body
     return {ast.unparse(line.targets[0]): line.value for line in lines if isinstance(line, ast.Assign)}
 
 def page_constant(
     name:str,     # an experiment
     constant:str, # such as READS or SCORES
-    missing=None, # what stands for a line that the page lacks; by default it must have one
+    missing=None, # the value if the page does not assign it; None: raise `ValueError`
 ):                # the literal that the page assigns to it
-    "Read a constant of a page without importing it; raises `ValueError` if it is not there or not a literal."
+    "Read a constant of a page without importing it; raises `ValueError` if it is missing or no literal."
     path = experiment_path(name)
     found = _assigned(path, path.stat().st_mtime_ns)
     if constant not in found and missing is not None: return missing
@@ -155,7 +155,7 @@ STEADY = dict(
     MALLOC_MMAP_THRESHOLD_=str(2**25), MALLOC_TRIM_THRESHOLD_=str(2**30), MALLOC_TOP_PAD_=str(2**26))
 
 def steady_environment():
-    "Prepare this process's environment for its children."
+    "Set the environment for child processes: one thread each, this interpreter, unbuffered output."
     os.environ.pop('JUPYTER_PATH', None)
     for name, value in STEADY.items(): os.environ.setdefault(name, value)
     here = str(Path(sys.executable).parent)
@@ -163,7 +163,7 @@ def steady_environment():
 
 # %% ../../nbs/run/230_notebooks.ipynb #c038
 def _kernel_manager():
-    "The class of a kernel run by this interpreter, through a socket file where one can be had."
+    "A class of kernels that run this interpreter, over a socket file where the system has them."
     from jupyter_client.manager import AsyncKernelManager
     from jupyter_core.paths import jupyter_runtime_dir
     folder = Path(jupyter_runtime_dir())
@@ -171,7 +171,7 @@ def _kernel_manager():
     short = os.name == 'posix' and len(str(folder)) < 50
     socket = dict(transport='ipc', ip=f'{folder}/modit-{os.getpid()}') if short else {}
     class ThisInterpreter(AsyncKernelManager):
-        "Not the kernel that is registered under its name; its farewell messages are not errors."
+        "Start this interpreter, not the registered kernel, and hide what it logs at its end."
         def __init__(self, **kw): super().__init__(**(socket | kw))
         def format_kernel_cmd(self, extra_arguments=None):
             start = [sys.executable, '-m', 'ipykernel_launcher', '-f', self.connection_file]
@@ -184,7 +184,7 @@ def _unfinished(path) -> list: # of an executed notebook: numbers of the cells t
     return [i for i, c in numbered if c['execution_count'] is None and _source(c).strip()]
 
 # %% ../../nbs/run/230_notebooks.ipynb #c043
-def _papermill_run(path, out, parameters) -> str: # what went wrong, or nothing; out: where the page goes
+def _papermill_run(path, out, parameters) -> str: # the error, or ''; out: path of the executed page
     "Run a notebook in a kernel of this interpreter, in the repository's root."
     sys.modules.setdefault('rfc3987_syntax', None) # the grammar of addresses
     import papermill
@@ -202,8 +202,8 @@ def _papermill_run(path, out, parameters) -> str: # what went wrong, or nothing;
 # %% ../../nbs/run/230_notebooks.ipynb #c045
 def execute(
     path,            # notebook to run
-    out,             # where the executed page goes
-    parameters:dict, # checked
+    out,             # path of the executed page
+    parameters:dict, # name -> value, as `check_parameters` returns them
 ):
     "Run a notebook through papermill; raises `ValueError` naming what failed."
     steady_environment()
@@ -219,7 +219,7 @@ def execute(
     os.replace(part, out)
 
 # %% ../../nbs/run/230_notebooks.ipynb #c048
-def _what_differs(name, parameters) -> dict: # of an experiment: those that are not at their defaults
+def _what_differs(name, parameters) -> dict: # of an experiment: those that differ from their defaults
     known = notebook_parameters(experiment_path(name))
     return {k: v for k, v in parameters.items() if k not in known or known[k][1] != v}
 
@@ -229,14 +229,14 @@ def executed_path(
     name:str,     # of the experiment
     **parameters, # beyond profile and fresh
 ) -> Path:
-    "Where the executed notebook of an experiment is kept."
+    "The path of an experiment's executed notebook."
     other = _what_differs(name, parameters)
     stem = '-'.join([experiment_path(name).stem] + [fingerprint(other)]*bool(other))
     return runs_dir()/profile/'notebooks'/f'{stem}.ipynb'
 
 # %% ../../nbs/run/230_notebooks.ipynb #c053
-def _code_behind(path) -> list: # what the cells of an experiment and all modules behind them do
-    "Everything that a run's numbers can depend on, but for settings and parameters; a magic does nothing."
+def _code_behind(path) -> list: # `meaning` of an experiment's cells and of all modules they use
+    "All code that a run's numbers can depend on; settings, parameters and magics are left out."
     cells = [re.sub(r'^[%!].*$', 'pass', _source(c), flags=re.M) for c in code_cells(path)]
     modules = imports_of(*set().union(*map(imported, cells)))
     modules = imports_of(*modules, *set().union(*map(named_in, modules)))
@@ -249,7 +249,7 @@ def run_marker(
     name:str,     # of an experiment
     **parameters, # beyond profile and fresh
 ) -> Path:
-    "The file that says an experiment has run on these settings and this code."
+    "The path of the file that marks an experiment as run with these settings and this code."
     path = experiment_path(name)
     key = fingerprint(asdict(s), _code_behind(path), _what_differs(name, parameters))
     return runs_dir()/s.profile/'done'/f'{path.stem}-{key}.json'
@@ -258,8 +258,8 @@ def run_marker(
 def run_notebook(
     name:str,       # an experiment, with or without its number
     profile='mini', # a profile of settings.ini
-    fresh=False,    # score again, or redraw from the committed scores
-    **parameters,   # others of the notebook's parameters
+    fresh=False,    # True: score again; False: redraw from the committed scores
+    **parameters,   # further parameters of the notebook
 ) -> Path:          # the executed notebook
     "Run an experiment with checked parameters; raises `ValueError` for a parameter it lacks."
     path = experiment_path(name)

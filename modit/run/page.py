@@ -34,12 +34,12 @@ class Page:
     name: str       # such as order
     s: Settings     # with the run's seed and overrides
     values: dict    # the page's parameters
-    changed: dict   # what differs from the committed run: name -> value
-    fresh: bool     # score again, even where scores are there
+    changed: dict   # name -> value, where it differs from the committed run
+    fresh: bool     # score again, even if scores exist
     began: float    # time.time() when it was opened
-    made: bool = False # were scores made, or read
+    made: bool = False # True: scores were computed; False: read
 
-    def __getattr__(self, name): # only asked for what is no field and no method
+    def __getattr__(self, name): # called only for names that are neither fields nor methods
         values = self.__dict__.get('values', {})
         if name in values: return values[name]
         page, known = self.__dict__.get('name'), ', '.join(values)
@@ -48,7 +48,7 @@ class Page:
 # %% ../../nbs/run/240_page.ipynb #c014
 @patch(as_prop=True)
 def folder(self:Page) -> Path:
-    "Where this run's results lie."
+    "The folder of this run's results."
     return results_folder(self.s, self.changed)
 
 # %% ../../nbs/run/240_page.ipynb #c034
@@ -58,8 +58,8 @@ COMMITTED = ('mini', 'public', 'icons', 'tree', 'tree-e5') # profiles whose scor
 @cache
 def owner_of(
     score:str, # the name of a score file, such as validation
-) -> str:      # the page that makes it, such as main
-    "Whose scores they are; raises `ValueError` if no page's."
+) -> str:      # the page that writes it, such as main
+    "The page that writes a score file; raises `ValueError` if no page does."
     for name in experiments():
         if score in page_constant(name, 'SCORES'): return short_name(name)
     raise ValueError(f'no page has {score!r} in its SCORES; correct the READS that names it')
@@ -68,7 +68,7 @@ def owner_of(
 def _read_by(name): # score files of other pages, without the ledger
     return [score for score in page_constant(name, 'READS') if score not in LEDGER]
 
-# Take up the LOOKS of a page, and those of the pages that it reads.
+# Register the LOOKS of a page and of the pages whose scores it reads.
 def _bring_looks(name):
     for page in [*map(owner_of, _read_by(name)), name]: add_looks(page_constant(page, 'LOOKS', {}))
 
@@ -76,9 +76,9 @@ def _bring_looks(name):
 def open_page(
     name:str,       # of an experiment, with or without its number
     namespace=None, # globals() of the notebook itself
-    **parameters,   # of the page, where there is no notebook
+    **parameters,   # of the page, if it is opened outside a notebook
 ) -> Page:
-    "Open an experiment page; raises `ValueError` for an unknown, ill-typed or unsound parameter."
+    "Open an experiment page; raises `ValueError` for an unknown, ill-typed or invalid parameter."
     path = experiment_path(name)
     plain = {k: default for k, (_, default) in notebook_parameters(path).items()}
     given = plain | check_parameters(path, given_in(path, namespace) if namespace else parameters)
@@ -96,7 +96,7 @@ def restricted(
     frame, # scores, with any of the columns domain, split, case
     p:Page, # of the run
 ) -> pd.DataFrame:
-    "The rows that a run asks for."
+    "The rows of the run's domains, splits and cases."
     keep = pd.Series(True, index=frame.index)
     if 'domain' in frame: keep &= frame.domain.isin(p.domains)
     if 'split' in frame: keep &= frame.split.isin(p.splits) | ~frame.split.isin(SPLITS)
@@ -131,14 +131,14 @@ def read_other(
     self:Page,
     score:str, # of another page
 ) -> pd.DataFrame:
-    "Another page's scores under this run's settings, made first if they may be, else `FileNotFoundError`."
+    "Another page's scores with this run's settings, computed if missing; `FileNotFoundError` if committed."
     if score in LEDGER: return read_ledger(self.folder, score)
     other = self.other(owner_of(score))
     if score in other.missing():
         profile = self.s.profile
         command = f'modit run {other.name} --profile {profile} --fresh'
         if profile in COMMITTED and not (other.changed or self.fresh):
-            raise FileNotFoundError(f'{self.name} reads {score}, which is not there; run `{command}` first')
+            raise FileNotFoundError(f'{self.name} reads {score}, which is missing; run `{command}` first')
         print(f'{self.name} reads {score}: {other.name} is run first', flush=True)
         other.scores(import_module(f'modit.experiments.{other.name}'))
     return restricted(read_cases(other.folder, score), self)
@@ -146,7 +146,7 @@ def read_other(
 # %% ../../nbs/run/240_page.ipynb #c044
 @patch
 def missing(self:Page) -> list:
-    "Which of its own scores a run would have to make."
+    "The page's own score files that do not exist."
     names = page_constant(self.name, 'SCORES')
     return [name for name in names if not (self.folder/'cases'/f'{name}.csv.gz').exists()]
 
@@ -154,9 +154,9 @@ def missing(self:Page) -> list:
 @patch
 def scores(
     self:Page,
-    run,   # Page -> dict name -> DataFrame, or a module that has such a `run`
+    run,   # function of a Page -> dict of name -> DataFrame, or a module with such a `run`
 ) -> dict: # name -> DataFrame, of SCORES and READS
-    "The page's scores, read or made and written, beside those of other pages that it reads."
+    "The scores of the page, read or computed, and those of other pages that it reads."
     own, others = page_constant(self.name, 'SCORES'), page_constant(self.name, 'READS')
     if own and (self.fresh or self.missing()):
         for name, frame in getattr(run, 'run', run)(self).items(): write_cases(self.folder, name, frame)
@@ -171,7 +171,7 @@ def score(
     corpus,       # Corpus
     answers:dict, # method -> a model, or a function from Cases to queries (n, d)
     protocol='hardened', # light, hardened or full
-    most=None, # keep the first cases only; where the page's `cases` is smaller, that holds
+    most=None, # most cases, the first ones; a smaller `cases` of the page takes precedence
 ) -> pd.DataFrame: # rows of `evaluate`
     "Score methods on the shared cases of the run's splits."
     most = min((n for n in (most, self.cases) if n), default=None)
@@ -190,7 +190,7 @@ def score_chosen(
     corpus,      # Corpus
     method:str,  # name in the scores
     answer,      # (Cases, and constants by name) -> queries (n, d)
-    values:list, # to choose from, a dict of constants each
+    values:list, # dicts of constants to choose from
 ) -> pd.DataFrame: # rows of `evaluate` with the constants and valid_joint
     "Choose a method's constants on validation and score it with them, split by split."
     def answer_with(cases, constants): return answer(cases, **constants)
@@ -209,9 +209,9 @@ def publish(
     self:Page,
     tables=None,  # label -> Table
     figures=None, # label -> matplotlib Figure
-    claims=(),    # rows of `judge`; of the page that gives reasons, those of `because`
-) -> pd.DataFrame: # the claims in words
-    "Write what the page has found; its claims, or its reasons, go into the ledger."
+    claims=(),    # rows of `judge`, or of `because` on the page that gives reasons
+) -> pd.DataFrame: # the claims as a table to read
+    "Write a page's tables and figures, and enter its claims or reasons into the ledger."
     for label, table in (tables or {}).items(): write_table(self.folder, label, table)
     for label, figure in (figures or {}).items(): save_figure(self.folder, label, figure)
     if self.made: update_manifest(self.folder, self.name, self.s, self.began)
@@ -222,14 +222,14 @@ def publish(
 # %% ../../nbs/run/240_page.ipynb #c056b
 @patch
 def lacking(self:Page) -> list:
-    "Scores that it draws from and that are not there, its own and those of other pages."
+    "The missing score files among those that the page draws from, its own and those of other pages."
     others = [score for score in _read_by(self.name) if score in self.other(owner_of(score)).missing()]
     return self.missing() + others
 
 # %% ../../nbs/run/240_page.ipynb #c023
-def is_ledger(name): return bool({*page_constant(name, 'READS')} & {*LEDGER}) # reads what others judged
+def is_ledger(name): return bool({*page_constant(name, 'READS')} & {*LEDGER}) # whether it reads the ledger
 
-# The profile that a page is run at by default: mini, or that of real data where it asks nothing else.
+# The default profile of a page: mini, or that of a real data set.
 def usual_profile(name): return notebook_parameters(experiment_path(name))['profile'][1]
 
 # Does `make paper` run it: not pages of real data, nor one with a line APART, which takes an hour alone.
@@ -238,7 +238,7 @@ def of_paper(name): return usual_profile(name) == 'mini' and not page_constant(n
 def pages_before(
     name:str, # of an experiment
 ) -> list:    # of experiments
-    "The pages that come first; raises `ValueError` for scores that nobody writes."
+    "The pages that must run before a page; raises `ValueError` for scores that no page writes."
     own = experiment_path(name).stem
     if is_ledger(name): return [x for x in experiments() if x < own and of_paper(x)]
     owners = {experiment_path(owner_of(score)).stem for score in page_constant(name, 'READS')}

@@ -18,7 +18,7 @@ from ..store import fingerprint
 def in_words(
     value, # of a setting or a parameter
 ) -> str:  # such as 0.05 or D1+D3
-    "A value as it stands in the name of a folder."
+    "A value as text for the name of a folder."
     if isinstance(value, (list, tuple)): return '+'.join(map(in_words, value))
     return f'{value:g}' if isinstance(value, float) else str(value)
 
@@ -26,24 +26,24 @@ def in_words(
 def slug(
     changed:dict, # name -> value
 ) -> str:         # such as seed=3,margin=0.05
-    "What differs, as the name of a folder."
+    "The name of a folder for changed settings and parameters."
     name = ','.join(f'{k}={in_words(v)}' for k, v in changed.items()).replace('/', '-').replace(' ', '')
     return name if len(name) <= 150 else f'{name[:130]}-{fingerprint(changed)}'
 
 # %% ../../nbs/run/237_parameters.ipynb #c013
 def results_folder(
     s:Settings,   # its profile
-    changed:dict, # what differs from the committed run
+    changed:dict, # name -> value, where it differs from the committed run
 ) -> Path:        # figures/<profile>, or figures/<profile>/runs/<what differs>
-    "Where the results of a run lie."
+    "The folder of a run's results."
     return figures_dir(s)/'runs'/slug(changed) if changed else figures_dir(s)
 
 # %% ../../nbs/run/237_parameters.ipynb #c017
 def settings_of(
     profile:str, # a profile of settings.ini
-    given:dict,  # the page's parameters: seed and overrides are looked at
-) -> tuple:      # Settings, what of them differs from the profile
-    "The settings of a run; raises `ValueError` for an unknown or unsound one."
+    given:dict,  # the page's parameters; only seed and overrides are read
+) -> tuple:      # Settings, and a dict of those that differ from the profile
+    "The settings of a run; raises `ValueError` for an unknown setting or an invalid value."
     plain, wanted = load_settings(profile), dict(given.get('overrides') or {})
     if given.get('seed') is not None: wanted = dict(seed=given['seed']) | wanted
     s = load_settings(profile, **wanted)
@@ -54,9 +54,9 @@ def check_choice(
     page:str, # name, for messages
     name:str, # of the parameter
     chosen,   # words
-    allowed,  # words that there are
+    allowed,  # words to choose from
 ):
-    "Refuse a word that there is not, and one named twice; raises `ValueError`."
+    "Check words given for a parameter; raises `ValueError` for an unknown word and for one given twice."
     for word in chosen:
         known = ', '.join(allowed)
         require(word in allowed, f'{page}: {name}: {word!r} is unknown; use some of {known}')
@@ -70,8 +70,8 @@ def resolve(
     page:str,   # name, for messages
     s:Settings, # domains
     given:dict, # every parameter of the page
-) -> dict:      # without those that settings hold
-    "The page's parameters with None replaced where the profile knows; raises `ValueError`."
+) -> dict:      # without profile, fresh, seed and overrides
+    "The page's parameters, None replaced by the profile's values; raises `ValueError` for an invalid one."
     held = ('profile', 'fresh', 'seed', 'overrides')
     values = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items() if k not in held}
     values['domains'] = tuple(values.get('domains') or s.domains)
@@ -94,7 +94,7 @@ def given_in(
     path,           # of the page
     namespace:dict, # the globals of the notebook after its parameters cell
 ) -> dict:          # name -> value
-    "The page's parameters as the notebook has them, with what papermill put there."
+    "The values of a notebook's parameters, and of all other names that papermill assigned."
     names = set(notebook_parameters(path)) | _injected(namespace)
     return {name: namespace[name] for name in sorted(names)}
 
@@ -103,7 +103,7 @@ def page_defaults(
     path, # of the page
     s:Settings, # domains
 ) -> dict: # name -> value
-    "What a page's parameters are when nobody says anything."
+    "The default parameters of a page; `domains` is None if the settings lack its default domains."
     found = {k: default for k, (_, default) in notebook_parameters(path).items()}
     if not {*(found.get('domains') or ())} <= {*s.domains}: found['domains'] = None
     return found

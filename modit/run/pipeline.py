@@ -40,9 +40,9 @@ from ..variants import VARIANTS
 def own_domain(
     s:Settings, # folders, scorers, items, dim
     name:str,   # domain
-    rows=None,  # file for the items where those of the folder are no unit rows; None: memory
+    rows=None,  # file for normalised items, if the folder's are not of unit length; None: memory
 ):              # FolderDomain
-    """A domain of one's own by its name in the settings; raises `ValueError` for an unsound folder.
+    """A domain read from your own folder, by its name in the settings; `ValueError` for an invalid folder.
 
     >>> own = modit.settings_of('shoes', 'smoke')
     >>> modit.own_domain(own, 'shoes').ids[:2].tolist()
@@ -60,7 +60,7 @@ def get_corpus(
     s:Settings, # of the run
     name:str,   # domain
 ) -> Corpus:
-    "The domain made ready, from the store."
+    "The prepared corpus of a domain from the store, made if it is missing."
     corpus = Corpus.load(make_stage(s, 'corpus', name), _own_folder(s, name))
     return replace(corpus, scorer=scorer_of(s, name)) # which is never saved
 
@@ -76,9 +76,9 @@ def get_model(
     s:Settings, # of the run
     stage:str,  # base (untrained), a supervised stage or a preference variant
     domain=None, # for stages of one domain
-    checkpoint=None, # of a preference run: None the chosen one, i the i-th of its history, -1 the last
+    checkpoint=None, # of a preference run: None the chosen one, i the i-th of its history, -1 the last one
 ):              # a MODiT
-    "The model of a stage on accelerate's device, trained if it is not there yet."
+    "The model of a stage on accelerate's device, trained if it is not in the store."
     model = new_model(s).to(processes().device) # where `fit` would train it
     if stage == 'base': return model
     path = make_stage(s, stage, domain)
@@ -128,8 +128,8 @@ def _make_sft(s, stage, domain, path):
 # %% ../../nbs/run/220_pipeline.ipynb #c028
 def preference_settings(s): return replace(s, seed=s.seed + s.preference_run) # of the preference stage
 
-def _make_pool(s, stage, domain, path, **shards): # how many, and the only one to label
-    "The first pool, with the SFT policy's fan, or one of its shards."
+def _make_pool(s, stage, domain, path, **shards): # `shards` and `only` of `label_in_shards`
+    "Label and save the first pool, with the SFT policy's fan, or one of its shards."
     sft = get_model(s, 'sft', domain)
     corpus = get_corpus(s, domain)
     def save_labelled():
@@ -151,7 +151,7 @@ def save_run(
     save_model(path, run.policy, history=run.history, best=run.best)
 
 # %% ../../nbs/run/220_pipeline.ipynb #7eabb80f
-def _copy_rounds(other, folder): # of a stored run, if it is there, into a work folder
+def _copy_rounds(other, folder): # of a stored run, if it exists, into a work folder
     rounds = len(load_arrays(other)[1]['history']) if other.exists() else 0
     for i in range(rounds):
         atomic_write(folder/f'round-{i:03d}.safetensors', _checkpoint_path(other, i).read_bytes())
@@ -172,17 +172,17 @@ MAKERS = dict(domain=_make_domain, corpus=_make_corpus, pretrained=_make_pretrai
 
 def maker_of(
     stage:str, # of STAGES
-):             # (s, stage, domain, path): writes the result at `path`
-    "What makes a stage: called with settings, its name, a domain and the path of the result."
+):             # a function of (s, stage, domain, path) that writes the result at `path`
+    "The function that makes a stage."
     if STAGES[stage].maker: return named(STAGES[stage].maker)
     return _make_preference if stage in VARIANTS else MAKERS[stage]
 
 # %% ../../nbs/run/220_pipeline.ipynb #c047
 def one_at_a_time(
     path,  # of the lock
-    doing, # while it is held
-):         # a context
-    "Let one process at a time in, or one group of processes; the others wait and say for whom."
+    doing, # what its holder does, shown to the processes that wait
+):         # a context manager
+    "A lock for one process or group of processes at a time; the others wait and print who holds it."
     return lock_file(path, doing=doing) if processes().is_main_process else nullcontext()
 
 # %% ../../nbs/run/220_pipeline.ipynb #c049
@@ -190,9 +190,9 @@ def make_stage(
     s:Settings,  # of the run
     stage:str,   # of STAGES
     domain=None, # for stages of one domain
-    **shards,    # how many, of a pool
+    **shards,    # `shards`, the number of shards of a pool
 ) -> Path:       # its file
-    "Make a stage and what it needs, unless it is there."
+    "Make a stage and the stages it needs, unless its result exists."
     path = stage_path(s, stage, domain)
     domain = check_stage(s, stage, domain)
     if not on_main(path.exists):
@@ -206,7 +206,7 @@ def get_rows(
     s:Settings,  # of the run
     domain:str,  # domain
     variant:str, # of VARIANTS
-) -> list:       # a dict a round or checkpoint, with everything that it says of itself
+) -> list:       # one dict per round or checkpoint, with all values recorded for it
     "The history of a preference run; `chosen` marks the policy that validation prefers."
     facts = load_arrays(make_stage(s, variant, domain))[1]
     return [row | dict(chosen=i == facts['best']) for i, row in enumerate(facts['history'])]
@@ -219,7 +219,7 @@ def get_history(
     domain:str,  # domain
     variant:str, # of VARIANTS
 ) -> pd.DataFrame: # domain, method and the columns of HISTORY
-    "What the validation slice said of each round or checkpoint."
+    "The validation scores of each round or checkpoint of a preference run."
     rows = pd.DataFrame(get_rows(s, domain, variant)).reindex(columns=HISTORY)
     return rows.assign(domain=domain, method=variant)[['domain', 'method', *HISTORY]]
 
@@ -228,9 +228,9 @@ def get_losses(
     s:Settings,  # of the run
     stage:str,   # a supervised stage or a preference variant
     domain=None, # for stages of one domain
-) -> list:       # a number an optimiser step
-    "Training curve of a stage; that of a preference run goes through its rounds."
+) -> list:       # one number per optimiser step
+    "The losses of a stage's training; of a preference run, those of all rounds in order."
     if stage not in VARIANTS: return load_arrays(make_stage(s, stage, domain))[1]['losses']
     rows = get_rows(s, domain, stage)
-    if VARIANTS[stage].rounds == 1: rows = rows[:1] # its checkpoints are of one curve
+    if VARIANTS[stage].rounds == 1: rows = rows[:1] # its checkpoints share one curve
     return [loss for row in rows for loss in row.get('losses', [])]

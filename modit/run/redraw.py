@@ -25,20 +25,20 @@ def has_scores(
     name:str,    # of an experiment
     **changed,   # settings that differ, such as seed=1; by default none
 ) -> bool:
-    "Are all per-case scores there that an experiment draws from."
+    "Whether all score files exist that an experiment draws from."
     needed = {*page_constant(name, 'READS'), *page_constant(name, 'SCORES')} - {*LEDGER}
     folder = results_folder(load_settings(profile), changed)/'cases'
     return all((folder/f'{score}.csv.gz').exists() for score in needed)
 
-# The pages before an experiment whose scores are not there.
+# The pages that must run before an experiment and whose scores are missing.
 def lacking(s, name): return [x for x in pages_before(name) if not (is_ledger(name) or has_scores(s, x))]
 
 # %% ../../nbs/run/241_redraw.ipynb #c057
 def redraw_page(
     name:str,      # of an experiment
-    figures=True,  # its figures too, beside tables and claims
+    figures=True,  # draw the figures, too
     **parameters,  # of the page: profile and others
-) -> list:         # labels of what was written, numbers of the claims
+) -> list:         # labels of tables and figures, ids of claims
     "Publish a page's tables, figures and claims from its scores; raises `FileNotFoundError` without them."
     p = open_page(name, **parameters)
     absent = ', '.join(p.lacking())
@@ -53,11 +53,11 @@ def redraw_page(
 
 # %% ../../nbs/run/241_redraw.ipynb #c050
 def redraw_pages(
-    names,  # of experiments, none of which reads what another writes
+    names,  # of experiments, none of which reads another's results
     draw,   # name -> labels, such as `redraw_page` with its profile
     folder, # of their results, with the ledger
 ):
-    "Redraw pages and say what each has drawn; claims that none of them judges are noted as not run."
+    "Redraw pages and print the labels of each; claims that no page judges are entered as not run."
     silent = {*read_reported('claims').id}
     with ProcessPoolExecutor(2) as pool:
         for name, labels in zip(names, pool.map(draw, names), strict=True):
@@ -74,7 +74,7 @@ def redraw(
     load_settings(profile)
     found = [name for name in experiments() if has_scores(profile, name)]
     for name in experiments():
-        if name not in found: print(f'{name}: no scores in figures/{profile}/cases, passed over')
+        if name not in found: print(f'{name}: no scores in figures/{profile}/cases, skipped')
     pages = [name for name in found if not is_ledger(name)]
     if not pages:
         raise ValueError(f'figures/{profile}/cases holds no scores; run `make main PROFILE={profile}` first')

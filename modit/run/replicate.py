@@ -31,7 +31,7 @@ ANEW = ('data', 'density', 'main', 'order', 'candidate_pool', 'pareto', 'rounds'
 def second_jobs(
     profile:str, # a profile of settings.ini
 ) -> tuple: # jobs of stages, jobs of pages, each output -> Job
-    "What the second world takes."
+    "The jobs of the second world."
     s, other = load_settings(profile), load_settings(profile, seed=SECOND)
     pages = [page_job(s, experiment_path(name).stem, seed=SECOND) for name in ANEW]
     return stage_jobs(other, main_stages(other)), {job.output: job for job in pages}
@@ -40,7 +40,7 @@ def second_jobs(
 def redraw_second(
     profile='mini', # a profile of settings.ini
 ) -> list:          # names that were judged
-    "Tables and ledger of the second world from its scores; trains nothing, and says so where there are none."
+    "Redraw tables and ledger of the second world from its scores; without scores, print how to make them."
     load_settings(profile)
     found = [name for name in experiments() if not is_ledger(name)]
     found = [name for name in found if has_scores(profile, name, seed=SECOND)]
@@ -57,7 +57,7 @@ def redraw_second(
 def replicate(
     profile='mini',   # a profile of settings.ini
     workflow='local', # a folder of workflow/profiles
-    dry=False,        # only say what would run
+    dry=False,        # only print what would run
 ):
     "Run the second world, judge it and print both verdicts; raises `ValueError` if a job failed."
     other = f'profile {profile} has seed {SECOND} itself; take one with another seed'

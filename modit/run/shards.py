@@ -18,30 +18,30 @@ from ..ordering import Cases
 from ..settings import require
 
 # %% ../../nbs/run/165_shards.ipynb #c006
-SHARD = 1000 # cases, where nobody says how many shards; no number follows from it
+SHARD = 1000 # most cases of a shard, if the number of shards is not given; changes no result
 
 def shard_slices(
     n:int,       # cases
     shards=None, # how many parts; by default, parts of SHARD cases or fewer
 ) -> list:       # of slices, one after the other
-    "The cases of each shard; raises `ValueError` for a number of shards that cannot be."
+    "The cases of each shard; raises `ValueError` for a number of shards out of range."
     shards = -(-n//SHARD) if shards is None else shards
-    require(1 <= shards <= n, f'shards: {shards} of a pool of {n} cases; give 1 to {n}')
+    require(1 <= shards <= n, f'shards: {shards} is out of range for {n} cases; give 1 to {n}')
     ends = [n*k//shards for k in range(shards + 1)]
     return [slice(i, j) for i, j in pairwise(ends)]
 
 # %% ../../nbs/run/165_shards.ipynb #c007b
 def shard_numbers(
-    shards:int, # how many there are
-    only=None,  # number of the one that is wanted, from 1
+    shards:int, # number of shards
+    only=None,  # number of the only shard that is wanted, from 1; None: all
 ) -> list:      # of numbers
-    "The shards that are meant; raises `ValueError` for one that there is not."
+    "The numbers of the shards to label; raises `ValueError` for a number out of range."
     known = only is None or 1 <= only <= shards
-    require(known, f'shard: there is no shard {only} of {shards}; give 1 to {shards}')
+    require(known, f'shard: {only} is out of range; give 1 to {shards}')
     return list(range(1, shards + 1)) if only is None else [only]
 
 # %% ../../nbs/run/165_shards.ipynb #c009
-def _join_pools(pools) -> Pool: # of cases that follow one another, with the same families
+def _join_pools(pools) -> Pool: # pools of consecutive cases, with the same families
     parts = [pool.cases for pool in pools]
     def join(parts, name): return np.concatenate([getattr(part, name) for part in parts])
     cases = Cases(join(parts, 'pattern'), join(parts, 'sequence'), pools[0].cases.prefix_len)
@@ -50,22 +50,22 @@ def _join_pools(pools) -> Pool: # of cases that follow one another, with the sam
 # %% ../../nbs/run/165_shards.ipynb #c013
 def shard_file(
     folder,           # of all shards
-    round_number:int, # whose pool it is
+    round_number:int, # round of the pool, from 1
     number:int,       # of the shard, from 1
-    shards:int,       # how many there are
+    shards:int,       # number of shards
 ) -> Path:
-    "Where a shard is kept."
+    "The path of a shard's file."
     return Path(folder)/f'pool-{round_number:03d}-{number}-of-{shards}.safetensors'
 
 # %% ../../nbs/run/165_shards.ipynb #c014
-def _load_or_label(path, cases, label) -> Pool: # its file; the Cases it must be of; () -> Pool of these
-    "A shard from its file, or labelled and kept there; a file that cannot be used is named and made again."
+def _load_or_label(path, cases, label) -> Pool: # its file; its Cases; () -> Pool of these cases
+    "A shard read from its file, or labelled and saved there; an unusable file is reported and replaced."
     try:
         pool = Pool.load(path)
-        require(np.array_equal(pool.cases.sequence, cases.sequence), f'{path} is of other cases')
+        require(np.array_equal(pool.cases.sequence, cases.sequence), f'{path} holds other cases')
         return pool
     except FileNotFoundError: pass
-    except (ValueError, KeyError, TypeError) as e: # whatever a flipped bit makes of a header
+    except (ValueError, KeyError, TypeError) as e: # what a damaged header can raise
         why = str(e).partition(';')[0].removeprefix(f'{path} ')
         print(f'{path}: {why}; labelled again', flush=True)
     pool = label()
@@ -76,12 +76,12 @@ def _load_or_label(path, cases, label) -> Pool: # its file; the Cases it must be
 def label_in_shards(
     label,          # slice of the cases -> Pool of these
     cases,          # Cases, all of them
-    folder=None,    # where shards are kept; None keeps none
-    round_number=1, # names their files
-    shards=None,    # how many
-    only=None,      # number of the one that is wanted, from 1
+    folder=None,    # folder of the shards' files; None: no files
+    round_number=1, # round of the pool, from 1; part of the files' names
+    shards=None,    # number of shards; by default parts of SHARD cases or fewer
+    only=None,      # number of the only shard that is wanted, from 1; None: all
 ) -> Pool:          # of all cases, or of that shard
-    "Label what is not labelled yet; raises `ValueError` for a shard that there is not."
+    "Label the shards that have no file yet; raises `ValueError` for a shard number out of range."
     parts = shard_slices(len(cases), shards)
     def one(number):
         rows = parts[number - 1]
@@ -92,9 +92,9 @@ def label_in_shards(
 
 # %% ../../nbs/run/165_shards.ipynb #c019b
 def labeller(
-    folder=None, # where shards are kept; None keeps none
-    **shards,    # how many, and the only one that is wanted
-):               # as `label_at_once`
+    folder=None, # folder of the shards' files; None: no files
+    **shards,    # `shards` and `only` of `label_in_shards`
+):               # a function with the arguments of `label_at_once`
     "A labeller that audits an inexact index and labels in shards."
     def label(propose, corpus, cases, s, round_number=None):
         counted = rewarded_items(corpus, s)

@@ -15,8 +15,8 @@ from pathlib import Path
 import modit
 
 # %% ../../nbs/run/015_source.ipynb #c006
-TABLES = ('VARIANTS', 'SINGLE', 'ENGINES') # held by value, not as code
-ROWS = ('Variant',) # classes of their rows, likewise
+TABLES = ('VARIANTS', 'SINGLE', 'ENGINES') # tables that a key holds by value; their code is left out
+ROWS = ('Variant',) # classes of their rows; their code is left out too
 
 def _acts(x): return not (isinstance(x, ast.Expr) and isinstance(x.value, ast.Constant)) # no docstring
 def _is_ours(x): return isinstance(x, ast.ImportFrom) and (x.level > 0 or x.module.startswith('modit'))
@@ -25,7 +25,7 @@ def _is_table(x): return isinstance(x, ast.Assign) and getattr(x.targets[0], 'id
 def meaning(
     source:str, # Python
 ) -> str:       # its syntax tree as text
-    "What a source does: no comments, no layout, no docstrings, no tables held by value, no modules' places."
+    "The syntax tree of a source without comments, layout, docstrings, `TABLES` and the paths of imports."
     tree = ast.parse(source)
     for node in ast.walk(tree):
         body = getattr(node, 'body', None)
@@ -55,14 +55,14 @@ def _module_file(module): return _module_files()[module]
 def code_of(
     module:str, # of modit, such as flow or experiments.order
 ) -> str:
-    "What a module does, as a key sees it."
+    "The `meaning` of a module's source, as it enters a key."
     return meaning(_module_file(module).read_text())
 
 @cache
 def tables_of(module): return _tables_in(_module_file(module).read_text())
 
 # %% ../../nbs/run/015_source.ipynb #adef9963
-def _named(node, folder) -> list: # an ast.ImportFrom, of the module that it stands in
+def _named(node, folder) -> list: # an ast.ImportFrom; the folder of its module
     "Paths that an import line may name as modules: a module, or a folder and modules in it."
     start = [folder, *folder.parents][node.level - 1] if node.level else PACKAGE.parent
     base = start.joinpath(*(node.module or '').split('.'))
@@ -72,9 +72,9 @@ def _named(node, folder) -> list: # an ast.ImportFrom, of the module that it sta
 # %% ../../nbs/run/015_source.ipynb #c011
 def imported(
     source:str,  # Python
-    folder=None, # that its relative imports start from; by default the package
+    folder=None, # folder that relative imports start from; by default the package's
 ) -> set:        # names of modules of modit
-    "The modules of this package that a source imports itself."
+    "The modules of this package that a source imports directly."
     nodes = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ImportFrom)]
     paths = {path for n in nodes for path in _named(n, folder or PACKAGE)}
     return {name for name, path in _module_files().items() if path in paths}
@@ -84,7 +84,7 @@ def imported(
 def imports_in(
     module:str, # of modit
 ) -> set:       # names of modules of modit
-    "The modules that a module imports itself, not through others."
+    "The modules of this package that a module imports directly."
     path = _module_file(module)
     return imported(path.read_text(), path.parent)
 
@@ -93,19 +93,19 @@ NAMED = re.compile(r"\bmodit\.(?:\w+\.)*(\w+):\w+")
 
 def modules_named(
     *words:str, # sources, or words such as module:function
-) -> list:      # names of modules of the library; an experiment's page is not what others run
-    "The modules of this package that words name."
+) -> list:      # names of modules of the library, without experiments
+    "The modules of this package that texts name, in the form package.module:function."
     return [m for word in words for m in NAMED.findall(word) if m in _module_files()]
 
 @cache
 def named_in(module): return modules_named(_module_file(module).read_text()) # anywhere in its source
 
 # %% ../../nbs/run/015_source.ipynb #c013
-NO_NUMBERS = ('vocabulary', 'settings', 'store') # modules that turn nothing into other numbers
+NO_NUMBERS = ('vocabulary', 'settings', 'store') # modules whose code enters no key: it changes no result
 
 @cache
 def stream_code() -> str: # of `store`
-    "What turns the names of random streams into numbers."
+    "The `meaning` of the function that seeds the random streams."
     tree = ast.parse(_module_file('store').read_text())
     return next(meaning(ast.unparse(x)) for x in tree.body if getattr(x, 'name', '') == 'stream')
 
@@ -114,7 +114,7 @@ def stream_code() -> str: # of `store`
 def imports_of(
     *modules:str, # of modit
 ) -> list:        # names in alphabetical order
-    "Modules with all that they import, but for those that belong to no key."
+    "Modules and all that they import, directly or not, without `NO_NUMBERS`."
     found = set()
     todo = set(modules)
     while todo:

@@ -23,11 +23,11 @@ from ..variants import VARIANTS, Variant
 @dataclass(frozen=True)
 class Stage:
     "What the result of a stage depends on."
-    parents: tuple = ()  # stages it is made from; `corpora` are those of all domains
-    reads: tuple = ()    # settings it reads; a test compares them with what it does read
-    code: tuple = ()     # the modules it runs, with all that these import
-    shared: bool = False # one for all domains
-    maker: str = ''      # module:function that makes it, where that is no page of the library
+    parents: tuple = ()  # stages it is made from; `corpora`: the corpora of all domains
+    reads: tuple = ()    # settings it reads; a test compares them with those its code reads
+    code: tuple = ()     # modules it runs; the modules that these import are added
+    shared: bool = False # True: one result for all domains
+    maker: str = ''      # module:function that makes it, if that is in an experiment
 
 # %% ../../nbs/run/217_stages.ipynb #c031
 WORLD = ('seed', 'dim', 'super_patterns')
@@ -79,26 +79,26 @@ STAGES = dict(
     steps=Stage(PREFERRED, (*_preference_reads(VARIANTS['off_policy']), 'guidance_scales', 'reward_items'),
                 ('steps',), maker='modit.experiments.fan:make_steps'))
 STAGES |= {name: Stage(PREFERRED, _preference_reads(v), _preference_code(v)) for name, v in VARIANTS.items()}
-FEW = (2, 4, 8, 15, 30, 60, 120, 'all') # patterns that later stages are trained on
+FEW = (2, 4, 8, 15, 30, 60, 120, 'all') # numbers of patterns that later stages are trained on
 _LATER = (*CPT, *SFT, *POOL, *_preference_reads(VARIANTS['off_policy'])) # settings of all later stages
 STAGES |= {f'few_{n}': Stage(('pretrained', 'corpus'), _LATER, ('few',),
                              maker='modit.experiments.patterns:make_few') for n in FEW}
-GENERATED = ('super_patterns',) # what only the synthetic world has
+GENERATED = ('super_patterns',) # settings that only the synthetic world has
 FOLDER_STAGES = {name: stage for name, stage in STAGES.items() if name != 'domain'} | dict(
     corpus=Stage((), (*CORPUS, 'dim', 'items'), ('scorer', 'ordering')),
     pretrained=Stage(('corpora',), tuple(k for k in PRETRAIN if k not in GENERATED),
                      ('sessions', 'pretrain'), shared=True))
 UNKEYED = ('profile', 'domains', 'folders', 'scorers', 'checkpoint_every')
 
-def stages_of(s): return FOLDER_STAGES if s.folders else STAGES # the table that holds for some settings
+def stages_of(s): return FOLDER_STAGES if s.folders else STAGES # the table of stages for some settings
 
 # %% ../../nbs/run/217_stages.ipynb #c038
 def check_stage(
     s:Settings,  # folders, domains
     stage:str,   # of STAGES
     domain=None, # for stages of one domain
-):               # the domain, None for a stage that all share
-    "The domain a stage is kept under; raises `ValueError` for an unknown stage or domain."
+):               # the domain; None for a stage shared by all domains
+    "The domain in the name of a stage's file; raises `ValueError` for an unknown stage or domain."
     table = stages_of(s)
     if stage not in table: raise ValueError(f'stage {stage!r} is unknown; use one of {", ".join(table)}')
     if table[stage].shared: return None
@@ -106,23 +106,23 @@ def check_stage(
     raise ValueError(f'stage {stage} needs one of the domains {", ".join(s.domains)}, got {domain!r}')
 
 # %% ../../nbs/run/217_stages.ipynb #c040a
-DISPLAYED = ('label', 'page', 'reported', 'extends') # fields of a variant that no number follows from
+DISPLAYED = ('label', 'page', 'reported', 'extends') # fields of a variant that change no number
 
 def _values(s, keys, domain):
-    "Settings by name, a domain's own where there is one a domain."
+    "Settings by name; of a setting with one value per domain, the domain's."
     by_domain = [k for k in set(keys) if domain and k in PER_DOMAIN]
     return {k: s.of(k, domain) if k in by_domain else getattr(s, k) for k in keys}
 
 def _function(x): return x.rpartition(':')[2] if isinstance(x, str) else x # without the module
 
 def _values_of(variant):
-    "The fields of a variant that are not at their default, without those that only tables show."
+    "The fields of a variant that differ from their defaults, without DISPLAYED."
     numeric = [f for f in fields(variant) if f.name not in DISPLAYED]
     changed = [f for f in numeric if getattr(variant, f.name) != f.default]
     return {f.name: _function(getattr(variant, f.name)) for f in changed}
 
 def _constants(s, stage, domain):
-    "What a stage holds by value, in a list of one or none."
+    "The values that a stage's key holds beside settings and code, as a list."
     if stage == 'corpus':
         return [_function(ENGINES.get(s.index)), *(own_facts(s, domain) if s.folders else ())]
     if stage in ('domain', 'pretrained') and not s.folders: return [world_constants(domain)]
@@ -130,17 +130,17 @@ def _constants(s, stage, domain):
     return [_values_of(VARIANTS[stage])]
 
 # %% ../../nbs/run/217_stages.ipynb #6f34f927
-_KEYS = {} # that were computed in this process
+_KEYS = {} # keys computed in this process
 
 def _key(s, stage, domain, keys):
-    "The key of a stage and of all that it stands on, kept in `keys`."
+    "The key of a stage; it and the keys of its parents are stored in `keys`."
     if (s, stage, domain) not in keys:
         row = stages_of(s)[stage]
         def above(parent):
             if parent == 'corpora': return [_key(s, 'corpus', name, keys) for name in s.domains]
             return _key(s, parent, check_stage(s, parent, domain), keys)
         parents = [above(name) for name in row.parents]
-        engine = ENGINES.get(s.index, '') if stage == 'corpus' else '' # its children have its key
+        engine = ENGINES.get(s.index, '') if stage == 'corpus' else '' # later stages hold the corpus's key
         modules = imports_of(*row.code, *modules_named(engine))
         code = sorted(code_of(m) for m in modules) + [stream_code()]
         reads, held = _values(s, row.reads, domain), _constants(s, stage, domain)
@@ -154,7 +154,7 @@ def stage_key(
     domain=None, # for stages of one domain
 ) -> str:        # 12 hexadecimal digits
     "Fingerprint of settings read, code run, and parents; raises `ValueError` for an unknown stage."
-    keys = {} if s.folders else _KEYS # a folder's files may change in between
+    keys = {} if s.folders else _KEYS # a folder's files may change between two calls
     return _key(s, stage, check_stage(s, stage, domain), keys)
 
 # %% ../../nbs/run/217_stages.ipynb #c041
@@ -163,7 +163,7 @@ def stage_path(
     stage:str,   # of STAGES
     domain=None, # for stages of one domain
 ) -> Path:       # <runs>/<profile>/<stage>[-domain]-<key>.safetensors
-    "Where the result of a stage lies, or will lie."
+    "The path of a stage's result, whether or not it exists."
     domain = check_stage(s, stage, domain)
     name = '-'.join(p for p in (stage, domain, stage_key(s, stage, domain)) if p)
     return runs_dir(s.folders)/s.profile/f'{name}.safetensors'

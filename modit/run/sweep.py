@@ -30,8 +30,8 @@ from ..store import atomic_write, fingerprint, runs_dir
 # %% ../../nbs/run/255_sweep.ipynb #g008
 def read_grid(
     words:list, # such as margin=0.01,0.03
-) -> dict:      # name -> list of texts
-    "Take the words of a sweep apart; raises `ValueError`."
+) -> dict:      # name -> values as text
+    "The grid that the words of a sweep describe; raises `ValueError` for a malformed word."
     grid = {}
     for word in words:
         name, equals, values = word.partition('=')
@@ -42,7 +42,7 @@ def read_grid(
     return grid
 
 # %% ../../nbs/run/255_sweep.ipynb #c005
-def _read_word(annotation, word): # what was typed, as a value of an annotated kind; or the word itself
+def _read_word(annotation, word): # text as a value of an annotated type, or unchanged
     kind, _, optional = annotation.partition(' | ')
     if optional and word == 'none': return None
     if kind.startswith('list['): return [_read_word(kind[5:-1], w) for w in word.split()]
@@ -53,8 +53,8 @@ def _read_word(annotation, word): # what was typed, as a value of an annotated k
 # %% ../../nbs/run/255_sweep.ipynb #c008
 FIXED = ('profile', 'fresh', 'overrides') # parameters that a sweep sets itself
 
-def _swept_value(page, name, value): # a parameter or a setting, Python's or as typed -> as JSON has it
-    "A value of what is swept; raises `ValueError` for an unknown name and for a value of another kind."
+def _swept_value(page, name, value): # of a parameter or a setting, possibly text -> a JSON value
+    "The value of a swept parameter or setting; raises `ValueError` for an unknown name or a wrong type."
     path = experiment_path(page)
     known = {k: v[0] for k, v in notebook_parameters(path).items() if k not in FIXED}
     if name in known:
@@ -68,17 +68,17 @@ def _swept_value(page, name, value): # a parameter or a setting, Python's or as 
 # %% ../../nbs/run/255_sweep.ipynb #c011
 class Combination(NamedTuple):
     "One run of a sweep."
-    values: dict     # of everything swept
-    parameters: dict # what of it is not the default anyway, as the page is given it
-    page: Page       # opened with these
+    values: dict     # swept name -> value
+    parameters: dict # those that differ from the defaults, as parameters of the page
+    page: Page       # opened with these parameters
 
 # %% ../../nbs/run/255_sweep.ipynb #c015
 def combination(
     name:str,    # of an experiment
-    values:dict, # of everything swept
+    values:dict, # swept name -> value
     profile:str, # a profile of settings.ini
 ) -> Combination:
-    "Tell parameters from settings and open the page with them; raises `ValueError` for what makes no sense."
+    "Open a page with swept parameters and settings; raises `ValueError` for an unknown name or bad value."
     known = notebook_parameters(experiment_path(name))
     def as_given(values):
         overrides = {k: v for k, v in values.items() if k not in known}
@@ -88,8 +88,8 @@ def combination(
     return Combination(values, {k: v for k, v in given.items() if v != {}}, page)
 
 # %% ../../nbs/run/255_sweep.ipynb #d87f27a5
-def _checked_grid(name, grid): # of an experiment: parameter or setting -> values, Python's or as typed
-    "The same, every value once and of its kind; raises `ValueError` for an unknown name or another kind."
+def _checked_grid(name, grid): # of an experiment: parameter or setting -> values, possibly text
+    "The grid, typed and without duplicates; raises `ValueError` for an unknown name or a wrong type."
     require(grid, 'nothing to sweep; give for example margin=0.01,0.03')
     found = {}
     for key, values in grid.items():
@@ -102,8 +102,8 @@ def combinations(
     name:str,       # of an experiment
     grid:dict,      # parameter or setting -> list of values
     profile='mini', # a profile of settings.ini
-) -> list:          # of Combination, the first of the grid changing slowest
-    "All combinations of a grid, checked; raises `ValueError` for what makes no sense."
+) -> list:          # of Combination; the first name of the grid changes slowest
+    "All combinations of a grid; raises `ValueError` for an unknown name or an invalid value."
     grid = _checked_grid(name, grid)
     every = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     return [combination(name, values, profile) for values in every]
@@ -113,7 +113,7 @@ def _stages_before(name, c): # of a combination: (stage, domain) of each that it
     return [('sft' if takes_models(name) else 'corpus', domain) for domain in c.page.domains]
 
 # %% ../../nbs/run/255_sweep.ipynb #c025
-def _is_done(name, c): # are a combination's scores there, of this code where they are not the committed ones
+def _is_done(name, c): # do a combination's scores exist, committed or computed by this code
     s = load_settings(c.page.s.profile)
     if not c.page.changed: return has_scores(s.profile, name)
     return run_marker(s, name, **c.parameters).exists() and not c.page.missing()
@@ -129,9 +129,9 @@ def _combination_job(name, c): # of an experiment and a combination -> the Job t
 
 # %% ../../nbs/run/255_sweep.ipynb #c031
 def sweep_jobs(
-    plan, # the file that says what is swept
+    plan, # JSON file with name, grid and profile
 ) -> tuple: # jobs of stages, jobs of runs, each output -> Job
-    "What a sweep has still to do."
+    "The jobs of a sweep that have not run yet."
     told = json.loads(Path(plan).read_text())
     name = told['name']
     stages, runs = {}, {}
@@ -143,7 +143,7 @@ def sweep_jobs(
     return stages, runs
 
 # %% ../../nbs/run/255_sweep.ipynb #c034
-def _sweep_folder(name, grid, profile): # where the joint tables of a sweep go
+def _sweep_folder(name, grid, profile): # folder of a sweep's joint tables
     told = [f'{key}={",".join(map(in_words, values))}' for key, values in grid.items()]
     slug = re.sub(r'[^\w.,=+-]', '_', '-'.join([short_name(name), *told]))
     if len(slug) > 100: slug = f'{slug[:80]}-{fingerprint(told)}'
@@ -167,7 +167,7 @@ def _joint_tables(parts): # (values, label -> Table) of each combination -> labe
 NEEDED = ['domain', 'split', 'method', 'pattern', 'joint'] # columns of scores that can be drawn
 
 def _swept_cases(parts): # (values, name -> scores) of each combination
-    "Those columns of all, with one for everything swept and the run; empty if the page scores no cases."
+    "The NEEDED columns, the swept values and the run's number; empty if the page scores no cases."
     rows = []
     for i, (values, scores) in enumerate(parts):
         own = [frame for frame in scores.values() if {*NEEDED} <= {*frame}][:1]
@@ -180,7 +180,7 @@ def _mean_joint(rows, split): # of one method, cell and value -> Interval
     return cluster_bootstrap(rows.joint.values, None, clusters, resamples=1000)
 
 # %% ../../nbs/run/255_sweep.ipynb #c048
-def _draw_cell(ax, cell, split, key, methods): # cases of a domain and split; the swept along the axis
+def _draw_cell(ax, cell, split, key, methods): # cases of a domain and split; key: swept, on the axis
     places, marks = list(dict.fromkeys(cell[key])), {method: look(method) for method in methods}
     parts = cell.groupby([key, 'method'], sort=False)
     rows = pd.DataFrame([dict(value=value, a=method, **asdict(_mean_joint(of, split)))
@@ -192,8 +192,8 @@ def _draw_cell(ax, cell, split, key, methods): # cases of a domain and split; th
     ax.set_title(f'{cell.domain.iloc[0]}, {split}')
 
 # %% ../../nbs/run/255_sweep.ipynb #c050
-def _draw_sweep(cases, key): # of `_swept_cases`; what lies along the axes
-    "Joint against one of the swept, a panel a cell."
+def _draw_sweep(cases, key): # of `_swept_cases`; key: swept, on the axes
+    "Joint against one swept parameter, one panel per domain and split."
     domains, splits, methods = (list(dict.fromkeys(cases[c])) for c in ('domain', 'split', 'method'))
     size = min(7.5, 2 + 1.9*len(domains)), .8 + 1.7*len(splits)
     shape = dict(figsize=size, sharex=True, sharey='col', squeeze=False)
@@ -225,7 +225,7 @@ def _gather(name, found, folder): # combinations of an experiment, all done -> l
 # %% ../../nbs/run/255_sweep.ipynb #c058
 def sweep(
     name:str,       # of an experiment
-    grid:dict,      # parameter or setting -> list of values, Python's or as typed
+    grid:dict,      # parameter or setting -> list of values, possibly text
     profile='mini', # a profile of settings.ini
 ) -> Path:          # folder of the joint tables and the picture
     "Run a page for every combination of a grid, on all cores; raises `ValueError` before anything runs."

@@ -104,7 +104,7 @@ def _reranked(corpus, s):
     return lambda cases, depth: reranked(corpus, cases, scores, depth)[:, :s.k]
 
 # %% ../../../nbs/experiments/lib/272_alternatives.ipynb #v022
-# a move of the average that a teacher's scores of its r nearest items decide
+# a function that moves the average by a teacher's scores of its r nearest items
 def _taught(move, corpus, r, teacher):
     nearest = neighbours(corpus, r)
     def answer(cases, value):

@@ -18,7 +18,7 @@ def area(
     same,   # (..., D) purities along a dial
     height, # (..., D) Joint or Attr there
 ) -> np.ndarray: # (...)
-    "Area that the points of a dial dominate above the reference (0, 0)."
+    "The dominated area of a dial's points, with reference point (0, 0)."
     order = np.argsort(-same, axis=-1, kind='stable')
     s, best = (np.take_along_axis(x, order, -1) for x in (same, height))
     floors = np.concatenate([s[..., 1:], np.zeros_like(s[..., :1])], -1)
@@ -92,8 +92,8 @@ def area_contrasts(
     s:Settings, # resamples, seed
     column='joint', # or attr
     side=1, # claimed sign of the differences
-) -> list: # of tables, a row a cell, as those of `contrast`
-    "Paired differences of the dominated area in every cell, a table a pair."
+) -> list: # of tables with one row per cell, like those of `contrast`
+    "Paired differences of the dominated area in every cell, one table per pair."
     found = [[] for _ in pairs]
     for (domain, split), cell in cases.groupby(['domain', 'split']):
         areas, n = _cell_areas(cell, dict.fromkeys(sum(pairs, ())), s, column)
@@ -111,7 +111,7 @@ def _mean_area(points): return float(area(*(x.mean(0) for x in points))) # of `p
 def reached_areas(
     cases, # per-case scores by kind and dial
     kinds, # methods
-) -> pd.DataFrame: # split, domain, height (joint, attr) and a column a method
+) -> pd.DataFrame: # split, domain, height (joint, attr) and one column per method
     "The area that every method dominates in every cell."
     rows = []
     for (split, domain), cell in cases.groupby(['split', 'domain']):
@@ -127,6 +127,6 @@ def dial_means(
     column:str, # joint or attr
     panels,     # columns, such as split and domain
 ):              # of (values of these columns, means)
-    "What each method reaches on average along its dial: Same and another metric in percent, panel by panel."
+    "Mean Same and mean of another metric along each method's dial, in percent, panel by panel."
     for place, cell in cases.groupby(panels):
         yield place, 100*cell.groupby(['kind', 'dial'])[['same', column]].mean()

@@ -21,7 +21,7 @@ from ...settings import load_settings
 VARIANT_TABLES = ('tab-appdc', 'tab-appdp', 'tab-appdu', 'tab-appdb') # a domain each, every variant
 
 def paper_rows() -> dict: # score file -> domain, split, method and metrics
-    "The paper's tables, each under the name of the scores that answer it."
+    "The paper's tables, each under the name of our score file for the same methods."
     variants = [read_reported(name) for name in VARIANT_TABLES]
     stages = read_reported('tab-progress').query("method == 'cpt'") # the only metric printed is Joint
     pools = read_reported('tab-cand').rename(columns=dict(pool='method')).assign(domain='D1')
@@ -49,7 +49,7 @@ def sizes(
     claims, # of the ledger
     cells,  # of the ledger
 ) -> dict:  # id -> median of ours over the paper's
-    "Sizes, where the paper prints both numbers of a claim's contrasts."
+    "The ratio of our effects to the paper's, for claims whose contrasts the paper prints."
     found, paper = {}, paper_rows()
     page = claims.set_index('id').page.replace(dict(pareto='main', sensitivity='seeds'))
     named = cells.dropna(subset=['a', 'b']).replace(r'^(\d+)x\d+$', r'\1 rounds', regex=True)
@@ -75,8 +75,8 @@ def second_ledger(
 def in_second_world(
     claims, # of the ledger
     second, # claims of the ledger of a second world
-) -> pd.DataFrame: # booleans, a row a claim
-    "What the second world says of claims that both judged."
+) -> pd.DataFrame: # booleans, one row per claim
+    "Which claims the second world judges, confirms, and gives the same verdict."
     again = claims.id.map(second.set_index('id').verdict).fillna(NOT_RUN.label)
     both = (again != NOT_RUN.label) & (claims.verdict != NOT_RUN.label)
     return pd.DataFrame({'judged in a second world': both, 'confirmed there': both & (again == CONFIRMED),
@@ -88,8 +88,8 @@ CLASSES = dict(method='the method', condition='conditions', calibration='calibra
 def by_class(
     claims,    # of the ledger
     second=(), # claims of the ledger of a second world, if there is one
-) -> pd.DataFrame: # a row a class
-    "How many statements have which word, by what they speak of."
+) -> pd.DataFrame: # one row per class
+    "The number of claims with each verdict, by class."
     about = claims['class'].where(claims.id.str.startswith('C'), 'ours').rename('about')
     found = pd.crosstab(about, claims.verdict).reindex(columns=[*WORDS, NOT_RUN.label], fill_value=0)
     found.insert(0, 'statements', found.sum(axis=1))
@@ -99,7 +99,7 @@ def by_class(
 # %% ../../../nbs/experiments/lib/261_beside.ipynb #b261c
 ENCODERS = {'tree': 'all-MiniLM-L6-v2', 'tree-e5': 'multilingual-e5-small'} # profile -> what made its vectors
 
-def by_encoder() -> pd.DataFrame: # a row a claim that both judged; empty where one was not run
+def by_encoder() -> pd.DataFrame: # one row per claim that both judged; empty if one was not run
     "The verdicts of two encoders on the same items, patterns and attribute."
     paths = {name: figures_dir(load_settings(name))/'claims.csv' for name in ENCODERS}
     if not all(x.exists() for x in paths.values()): return pd.DataFrame(columns=['id', 'statement'])

@@ -25,7 +25,7 @@ def rewarded(
     pool,  # Pool
     worth, # of a point of Same, in points of Joint
 ):         # Pool
-    "The pool as it is rewarded under an objective."
+    "The pool with the rewards of an objective, Joint plus `worth` times Same."
     return replace(pool, joint=pool.joint + worth*pool.same)
 
 # %% ../../../nbs/experiments/lib/185_conditioned.ipynb #c009
@@ -49,8 +49,8 @@ def with_condition(
 # %% ../../../nbs/experiments/lib/185_conditioned.ipynb #c011
 def conditioned(
     policy, # of `with_condition`
-    weight, # 0: the first, 1: the second, anything between or beyond
-    m:int,  # the position of a served query: how many seeds there are
+    weight, # 0: the first objective, 1: the second; also values between and beyond
+    m:int,  # number of seeds, which is the position of a served query
 ):          # a view of the policy
     "The policy, conditioned on a point between its two objectives."
     view = copy.copy(policy)
@@ -61,7 +61,7 @@ def conditioned(
     return guided_by(view, guide_of(policy) if guide_of(policy) is not policy else None)
 
 # %% ../../../nbs/experiments/lib/185_conditioned.ipynb #c017
-PASSES = 2 # rounds' worth of steps for each objective
+PASSES = 2 # each objective takes the steps of so many rounds
 
 def train_conditioned(
     sft,    # the SFT model, left as it is
@@ -69,7 +69,7 @@ def train_conditioned(
     s:Settings, # of the preference stage
     pool,   # Pool, labelled
 ):          # a MODiT
-    "Two objectives in one preference round, batch by batch in turn."
+    "Train one policy on two objectives in one preference round, in alternating batches."
     policy = with_condition(copy.deepcopy(sft), pool, s)
     if is_guided(s): guided_by(policy, guide_of(sft))
     pairs = [pairs_of(VARIANTS['off_policy'], rewarded(pool, worth), s)[:2] for worth in WORTHS]

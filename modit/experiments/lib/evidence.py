@@ -28,9 +28,9 @@ _UNITS = dict(
 
 def in_words(
     value,   # a number or a word, or several; a Series where each has a name
-    how='',  # points, percent or a format of Python; with each behind it, one by one
+    how='',  # points, percent or a Python format; `points each`: one value per name
 ) -> str:
-    "A number, a range, or a list as a sentence has it."
+    "A number, a range, or a list as text for a sentence."
     unit, _, each = how.partition(' ')
     write = _UNITS.get(unit, lambda x: format(x, unit))
     if np.ndim(value) == 0: return write(value)
@@ -43,14 +43,14 @@ class _Filled(Formatter):
     "`str.format` with the formats of `in_words`."
     def format_field(self, value, how): return in_words(value, how)
 
-def _empty(x): # a field that nothing fills
+def _empty(x): # does a field have no value
     return any(map(_empty, x.values())) if isinstance(x, dict) else np.ndim(x) > 0 and len(x) == 0
 
 def sentences(
     fields:dict, # claim -> name of a field -> number or numbers; explained, by default true
     s:Settings,  # for templates that name one
 ) -> list:       # of `because`, in the order of the claims
-    "Reasons in words, from the templates of reasons.csv; raises `ValueError` for a claim without one."
+    "Reasons as text, from the templates of reasons.csv; raises `ValueError` for a claim without a template."
     templates = read_reported('reasons').set_index('id')
     rows = []
     for claim, numbers in sorted(fields.items()):
@@ -75,7 +75,7 @@ def gaps(
     return means if only is None else means[means.index.isin(only)]
 
 # %% ../../../nbs/experiments/lib/244_evidence.ipynb #v015b
-def mostly(held): return sum(held) > len(held)/2 # of booleans
+def mostly(held): return sum(held) > len(held)/2 # whether more than half of the booleans are true
 
 # %% ../../../nbs/experiments/lib/244_evidence.ipynb #3a9df8af
 def missing(rows): return rows[rows.verdict != 'for'] # of `contrast`: those that are not for the claim
@@ -92,7 +92,7 @@ def differs(
     return contrast(here, a, b, s, **how) if len(here) else cells[:0]
 
 # %% ../../../nbs/experiments/lib/244_evidence.ipynb #v018
-ENOUGH = .8 # of power: an effect that would be seen so often is no matter of power
+ENOUGH = .8 # with at least this power, low power explains no missed effect
 
 def chance(
     rows,    # of `contrast`
@@ -113,17 +113,17 @@ def paper_gap(
 
 # %% ../../../nbs/experiments/lib/244_evidence.ipynb #a3a3a510
 def unseen(
-    rows, # of `contrast`, the cells that miss
-    seen, # the chance that an effect would be significant in each
+    rows, # of `contrast`, the cells that are not for the claim
+    seen, # power in each cell
 ) -> bool:
-    "Whether power is the reason."
+    "Whether low power explains the cells that are not for the claim."
     return bool((rows.verdict == 'neither').all() and (np.asarray(seen) < ENOUGH).all())
 
 # %% ../../../nbs/experiments/lib/244_evidence.ipynb #636e8f25
 def like_the_others(
     rows, # of `contrast`, all cells of a claim
 ) -> dict: # fields gain, seen and rival; explained
-    "Would a difference like that of the other cells have been seen in those that miss?"
+    "Whether cells that are not for a claim have the power to detect the other cells' mean difference."
     missed = missing(rows)
     held = rows[rows.verdict == 'for'].estimate
     seen = chance(missed, held.mean()) if len(held) else []

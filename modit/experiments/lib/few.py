@@ -31,10 +31,10 @@ def trained_patterns(
 # %% ../../../nbs/experiments/lib/193_few.ipynb #p5b
 def of_few(
     corpus,     # Corpus
-    most,       # patterns to train on; None: all
+    most,       # number of patterns to train on; None: all
     s:Settings, # seq_len, seed
 ) -> Corpus:
-    "The corpus with the training items of patterns drawn at random."
+    "The corpus with training items of `most` randomly drawn patterns only."
     lot = stream(s.seed, 'patterns', corpus.name).permutation(trained_patterns(corpus, s))[:most]
     out = (corpus.role == ROLES.index('train')) & ~np.isin(corpus.pattern, lot)
     few = replace(corpus, role=np.where(out, ROLES.index('other'), corpus.role).astype(np.uint8))

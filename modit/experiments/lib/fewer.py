@@ -24,9 +24,9 @@ PART = 3 # a third of the cases, of about a third of the patterns
 
 def of_fewer(
     pool, # Pool of n cases
-    rng,  # NumPy generator, for the lot
+    rng,  # NumPy generator that draws the patterns
 ) -> Pool: # of n/3 cases
-    "A third of the cases, of patterns drawn by lot; raises `ValueError` for too small a pool."
+    "A third of the cases, of randomly drawn patterns; raises `ValueError` for too small a pool."
     wanted = len(pool)//PART
     require(wanted, f'a pool of {len(pool)} cases has no third; label {PART} or more')
     patterns, counts = np.unique(pool.cases.pattern, return_counts=True)
@@ -37,15 +37,15 @@ def of_fewer(
     return replace(pool, **arrays)
 
 # %% ../../../nbs/experiments/lib/192_fewer.ipynb #c009
-def lot(s, domain): return stream(s.seed, 'fewer patterns', domain) # which patterns a run sees
+def lot(s, domain): return stream(s.seed, 'fewer patterns', domain) # the random stream of a run's patterns
 
 def prefer_fewer(
     sft,    # the SFT model, left as it is
     corpus, # Corpus
     s:Settings, # of the run
-    pool,   # Pool, of three times the cases
+    pool,   # Pool with three times as many cases
 ):          # Run
-    "An off-policy round on a third of a pool's cases, of patterns drawn by lot."
+    "An off-policy round on a third of a pool's cases, of randomly drawn patterns."
     return hppo(sft, corpus, s, of_fewer(pool, lot(s, corpus.name)), VARIANTS['off_policy'])
 
 # %% ../../../nbs/experiments/lib/192_fewer.ipynb #c012
@@ -68,7 +68,7 @@ def by_lot(
     a:str,  # the round on fewer patterns
     b:str,  # what it is compared with
 ) -> pd.DataFrame: # domain, split, a, b, seen, others, estimate, low, high, n, units, verdict
-    "What patterns that a round saw gain beyond others."
+    "The gain of the patterns in a round's pool minus that of all other patterns, cell by cell."
     keys, rows = ['domain', 'split', 'case', 'pattern'], []
     mine, other = (cases[cases.method == x].set_index(keys) for x in (a, b))
     gains = mine.assign(gain=mine.joint - other.joint, drawn=mine.drawn.astype(bool)).dropna(subset='gain')

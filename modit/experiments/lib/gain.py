@@ -25,7 +25,7 @@ def draw_gain(
     column:str, # metric
     p:Page, # domains
 ):
-    "Means of the five methods, a row a domain."
+    "Draw the means of the five methods, one row per domain."
     means = 100*cases.groupby(['domain', 'method'])[column].mean()
     rows = contrasts(cases, [(m, 'average') for m in GAIN if m != 'average'], p.s, column)
     for y, domain in enumerate(p.domains):
@@ -41,7 +41,7 @@ def plot_gain(
     scores, # main, validation, baselines and own_direction
     p:Page, # the run
 ):          # matplotlib Figure
-    "Joint, and Same beneath, of five methods in every cell."
+    "A figure of Joint, and Same below it, of five methods in every cell."
     cases = beside_rivals(scores, 'own_direction', rivals=('probe',))
     titles = dict(item='unseen items of trained patterns', pattern='new patterns')
     shape = dict(figsize=(7.5, 5.2), sharey=True, sharex='row', squeeze=False)

@@ -60,7 +60,7 @@ def _metric_panels(
     marks:dict, # first method -> Look
     words:str,  # what the metric is compared with
 ):              # matplotlib Figure
-    "Differences with their intervals, a row of panels a metric and a column a split."
+    "Differences with their intervals, one row of panels per metric and one column per split."
     metrics = list(dict.fromkeys(rows.column))
     ylabels = [f'{metric.capitalize()}, {words}\n(points)' for metric in metrics]
     titles = [f'{split} split' for split in p.splits]

@@ -27,7 +27,7 @@ def proxy_reward(
     return predict_density(pool.candidates, corpus.probe, 0.).astype(float)
 
 # %% ../../../nbs/experiments/lib/175_rewards.ipynb #c012
-BANK = 20 # the local bank holds one training item in so many
+BANK = 20 # the local bank holds one in this many training items
 
 def local_reward(
     pool,   # Pool
@@ -50,7 +50,7 @@ def _selected_bank(
     corpus, # Corpus
     s:Settings, # k, margin
 ) -> np.ndarray: # ids of items, ascending
-    "What the static candidates of the selected cases retrieve; `ValueError` where that is less than K."
+    "The items that static candidates of selected cases retrieve; raises `ValueError` for fewer than K."
     static = pool.only('static')
     chosen = margin_pairs(static.joint, static.same, s.margin)[1].any(1)
     queries = static.candidates[chosen]
@@ -81,11 +81,11 @@ def bank_reward(
 # %% ../../../nbs/experiments/lib/175_rewards.ipynb #b014
 def bank_of_few(
     corpus, # Corpus
-    pool,   # Pool, whole: its selected cases make the bank
-    few,    # Pool, the cases that are asked
+    pool,   # Pool, all of it: its selected cases make the bank
+    few,    # Pool of the cases to reward
     s:Settings, # k, margin
 ) -> np.ndarray: # (n, c) Joint
-    "Rewards by the bank of selected cases."
+    "The rewards of some cases by the bank of a pool's selected cases."
     (n, c, d), bank = few.candidates.shape, _selected_bank(pool, corpus, s)
     place = np.full(len(corpus.items), -1)
     place[bank] = np.arange(len(bank))
@@ -100,7 +100,7 @@ def _rescaled(
     reward, # (n, c)
     joint,  # (n, c) the true reward
 ) -> np.ndarray: # (n, c)
-    "A reward with the mean and deviation of the true one."
+    "A reward rescaled to the mean and standard deviation of the true reward."
     return joint.mean() + (reward - reward.mean())*joint.std()/reward.std()
 
 # %% ../../../nbs/experiments/lib/175_rewards.ipynb #c025
@@ -109,7 +109,7 @@ def proxy_pool(
     corpus, # Corpus
     s:Settings, # of the run
 ): # Pool
-    "The pool as a run sees it that is paid by the predictor (ours)."
+    "The pool with the predictor's rewards in place of Joint (ours)."
     return replace(pool, joint=_rescaled(proxy_reward(pool, corpus), pool.joint))
 
 # %% ../../../nbs/experiments/lib/175_rewards.ipynb #c025a
@@ -118,7 +118,7 @@ def local_pool(
     corpus, # Corpus
     s:Settings, # k, seed
 ): # Pool
-    "The pool as a run sees it that is paid by a small bank of training items (app. Negative results)."
+    "The pool with rewards by a small bank of training items (app. Negative results)."
     joint, same = local_reward(pool, corpus, s)
     return replace(pool, joint=_rescaled(joint, pool.joint), same=same)
 
@@ -128,6 +128,6 @@ def bank_pool(
     corpus, # Corpus
     s:Settings, # k, margin
 ): # Pool
-    "The pool as a run sees it that is paid by the selected cases' bank (app. Negative results)."
+    "The pool with rewards by the bank of its selected cases (app. Negative results)."
     joint, same = bank_reward(pool, corpus, s)
     return replace(pool, joint=joint, same=same)

@@ -36,9 +36,9 @@ SMALL = dict(
 def small(
     s:Settings, # of a profile
     name:str,   # one of its domains
-    **changes,  # settings that shall differ
+    **changes,  # settings to change
 ) -> Settings:
-    "The settings of a world of one domain that costs minutes (ours)."
+    "Settings of a small world with one domain, which is trained in minutes (ours)."
     one = dict(domains=(name,)) | {key: (s.of(key, name),) for key in PER_DOMAIN}
     size = {} if s.profile == 'smoke' else SMALL
     return override(s, **(one | size | changes))
@@ -51,7 +51,7 @@ def true_chance(
     rng,        # the stream that `make_domain` draws from
     block=50_000, # items at a time, as there
 ) -> np.ndarray: # (N,)
-    "The chance by which every item of a generated domain was given its label."
+    "The probability with which each item of a generated domain is labelled positive."
     world, n, clusters = make_world(s), s.of('items', name), s.of('clusters', name)
     patterns = draw_patterns(world, c, clusters, rng)
     pattern = assign_patterns(c, clusters, n, rng)
@@ -62,10 +62,10 @@ def true_chance(
 
 # %% ../../../nbs/experiments/lib/223_small_worlds.ipynb #w012
 def paid_by(
-    worth, # (N,) what an item of the right pattern counts: its label, or its chance
+    worth, # (N,) value of an item of the right pattern: its label or its probability
     k:int, # neighbours that a reward counts
-):         # a labeller, as `label_at_once`
-    "Label candidates by a worth of items and a number of neighbours of one's own."
+):         # a function with the arguments of `label_at_once`
+    "A labeller with given values of items and a given number of neighbours."
     def label(propose, corpus, cases, s, round_number=None):
         families = propose(slice(0, len(cases)))
         candidates = np.concatenate(list(families.values()), 1)
@@ -81,7 +81,7 @@ def paid_by(
 @lru_cache(1)
 def supervised(
     s:Settings, # of `small`
-    pretrained:Settings, # of the model to begin with, which may know more super-patterns and longer sequences
+    pretrained:Settings, # of the model to start from; its super_patterns and seq_len may be larger
     changes=(), # constants that differ from the domain's: pairs of name and value
 ):              # Corpus, SFT model, (N,) chances of its items
     "A small world and the model that is fine-tuned in it (stages i to iii)."
@@ -101,7 +101,7 @@ def preferred(
     s:Settings, # of `small`
     label,      # a labeller
 ) -> dict:      # kind -> Run
-    "Both iterated variants, paid by a labeller."
+    "Train both iterated variants on a labeller's rewards."
     pool = labelled_pool(sft, corpus, s, label=label)
     return {kind: hppo(sft, corpus, s, pool, VARIANTS[name], label=label) for kind, name in KINDS.items()}
 
@@ -110,9 +110,9 @@ def after(run, rounds): return Run(run.history[:rounds + 1], run.checkpoints[:ro
 # %% ../../../nbs/experiments/lib/223_small_worlds.ipynb #w022
 def scores_path(
     s:Settings, # of `small`
-    *facts,     # what else the scores depend on
+    *facts,     # everything else that the scores depend on
 ) -> Path:
-    "Where the scores of a small world lie."
+    "The path of a small world's scores."
     modules = imports_of('synth', 'pretrain', 'cpt', 'sft', 'rounds', 'baselines')
     code = [code_of(name) for name in sorted({*modules, 'small_worlds'})]
     return runs_dir()/s.profile/'small_worlds'/f'{fingerprint(vars(s), facts, code)}.csv'
@@ -122,6 +122,6 @@ def kept(
     path:Path, # of the scores
     make,      # () -> DataFrame
 ) -> pd.DataFrame:
-    "Scores from their file, made if it is not there."
+    "Scores read from their file, or computed and saved there if it is missing."
     if not path.exists(): atomic_write(path, make().to_csv(index=False, float_format='%.6g'))
     return pd.read_csv(path)

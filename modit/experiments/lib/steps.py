@@ -20,14 +20,14 @@ from ...variants import VARIANTS
 
 # %% ../../../nbs/experiments/lib/187_steps.ipynb #s006
 LENGTHS = (.1, .2, .3)
-AROUND = 1000 # items that the seeds are compared with
+AROUND = 1000 # number of nearest items for `own_direction`
 
 def with_steps(
     pool:Pool,     # with a fan
     corpus:Corpus, # of the same domain
     s:Settings,    # guidance_scale, guidance_scales, k, reward_items
 ) -> Pool:
-    "A pool with small steps from the served query as a family."
+    "The pool with one more family of candidates: small steps from the served query."
     nearest = np.abs(np.array(s.guidance_scales) - s.guidance_scale).argmin()
     served = pool.only('policy').candidates[:, nearest]
     own = own_direction(corpus, pool.cases, min(AROUND, len(corpus.items)//10))
@@ -41,7 +41,7 @@ def prefer_steps(
     sft,           # the SFT model, left as it is
     corpus:Corpus, # of one domain
     s:Settings,    # of the run
-    pool:Pool,     # the first
+    pool:Pool,     # the first pool
 ):                 # Run
     "An off-policy round on centroids, fan and small steps."
     variant = replace(VARIANTS['off_policy'], families=('static', 'policy', 'steps'))

@@ -21,7 +21,7 @@ def twice(
     queries, # (n, c, d) unit
     s:Settings, # k, seed
 ) -> tuple:  # each (n, c): Joint by one half of the items, by the other, by both; Same by the first half
-    "Rewards of some queries by two sets of neighbours that share no item, about K each."
+    "Rewards of queries from each of two disjoint halves of the items, about K neighbours in each."
     n, c, d = queries.shape
     ids = search(corpus.index, queries.reshape(n*c, d), 2*s.k, exclude=np.repeat(cases.sequence, c, axis=0))
     lot = stream(s.seed, 'two looks', corpus.name).random(len(corpus.items)) < .5
@@ -38,7 +38,7 @@ def look_rows(
     families:dict, # name -> queries (n, c, d)
     s:Settings,    # k, seed
 ) -> pd.DataFrame: # domain, case, pattern, family, place, first, second, same, along
-    "A row a case and candidate: both looks, purity, and the place along the predictor's direction."
+    "One row per case and candidate: both rewards, Same, and the position along the predictor's direction."
     queries, n = np.concatenate(list(families.values()), 1), len(cases)
     names = [(name, i) for name, x in families.items() for i in range(x.shape[1])]
     first, second, _, same = (x.ravel() for x in twice(corpus, cases, queries, s))

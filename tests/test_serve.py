@@ -25,6 +25,7 @@ from conftest import ROOT, environment
 from modit.data.folder import write_folder
 from modit.data.synth import make_domain, make_world
 from modit.run.command import main
+from modit.serving.lists import REFUSED as ERRORS, answer_line, refusal
 from modit.serving.retriever import Retriever
 from modit.settings import load_settings
 
@@ -176,23 +177,67 @@ REFUSED = [
     (b'null', 'give an object'), (b'['*200_000, 'give an object'), (['shoe 1'], 'give an object'),
     ({}, 'give an object'),
     (dict(seeds=[]), 'no seeds'), (dict(seeds=['boot']), "seed 'boot': not among"),
-    (dict(seeds=['../../etc/passwd']), 'not among'), (dict(seeds=None), 'not among'),
-    (dict(seeds={'a': 1}), 'not among'), (dict(seeds=[['shoe 1']]), 'neither ids'),
+    (dict(seeds=['../../etc/passwd']), 'not among'), (dict(seeds=None), 'neither ids'),
+    (dict(seeds={'a': 1}), 'neither ids'), (dict(seeds=True), 'neither ids'),
+    (dict(seeds=[True]), 'neither ids'), (dict(seeds=[['shoe 1']]), 'neither ids'),
     (dict(seeds=[[1., 2.]]), 'dimension'), (dict(seeds=[[1., 2.], [1.]]), 'neither ids'),
     (b'{"seeds": [[NaN, NaN]]}', ''), (dict(seeds=['shoe 1', 'shoe 1']), 'twice'),
     (dict(seeds=['shoe 1']*1001), 'seeds: 1001 are too many'), (dict(seeds=['shoe 1'], k=0), 'k: 0'),
     (dict(seeds=['shoe 1'], k=-5), 'k: -5'), (dict(seeds=['shoe 1'], k=10**9), 'too many'),
     (dict(seeds=['shoe 1'], k='ten'), 'k: ten'), (dict(seeds=['shoe 1'], k=2.5), 'k: 2.5'),
     (dict(seeds=['shoe 1'], k=None), 'k: None'), (dict(seeds=['shoe 1'], wear=1), "'wear' is no option"),
-    (dict(seeds=['shoe 1'], self=1), ''), (dict(seeds=['shoe 1'], step='far'), 'step'),
+    (dict(seeds=['shoe 1'], self=1), 'self'),
+    (dict(seeds=['shoe 1'], explain='yes'), "explain 'yes': give true or false"),
+    (dict(seeds=['shoe 1'], explain=1), 'explain 1: give true or false'),
+    (dict(seeds=['shoe 1'], diversity=True), 'diversity True is out of range'),
+    (dict(seeds=['shoe 1'], scale=False), 'no policy'),
+    (dict(seeds=['shoe 1'], step='far'), 'step'),
     (dict(seeds=['shoe 1'], share=.5), 'no policy'), (dict(seeds=['shoe 1'], where='price<1'), 'no column'),
     (dict(seeds=['shoe 1'], where=['id=a']*21), 'where: 21'),
     (dict(seeds=['shoe 1'], where=' '*900_000), 'no sign'), (dict(seeds=['shoe 1'], judged=7), 'judged'),
     (dict(seeds=['shoe 1'], judged={'shoe 2': 'good'}), 'judged'),
     (b'{"seeds": ["shoe 1"], "distinct": {"text": 1e999}}', ''),
     (dict(seeds=['shoe 1'], without=['x']), 'id'),
-    (dict(seeds=['shoe 1'], unlike={'a': {'b': 'c'}}), ''), (dict(seeds=['shoe 1'], explain='x', k=[1]), 'k'),
+    (dict(seeds=['shoe 1'], unlike={'a': {'b': 'c'}}), 'give one, or a list'),
+    (dict(seeds=['shoe 1'], explain=True, k=[1]), 'k'),
 ]
+
+
+FIELDS = ('seeds', 'k', 'scale', 'explain', 'share', 'step', 'own', 'where', 'threshold', 'without', 'unlike',
+          'judged', 'feedback', 'distinct', 'diversity')
+VALUES = {'null': 'null', 'true': 'true', 'text': '"x"', '-1': '-1', '1e999': '1e999', '[]': '[]', '{}': '{}',
+          '[[]]': '[[]]', '900 deep': '['*900 + ']'*900, '1000 deep': '['*1000 + ']'*1000,
+          'large': json.dumps('x'*10**7), 'long': '1'*4000}
+FINE = {('explain', 'true'), ('threshold', '-1'), ('judged', '{}'), ('distinct', '{}'),
+        *[(name, 'null') for name in FIELDS if name not in ('seeds', 'k', 'explain')],
+        *[(name, '[]') for name in ('where', 'threshold', 'without', 'unlike')]}
+
+
+def answer_of(retriever, body):
+    "What the server answers, without a server."
+    try: return page._list(retriever, body)
+    except ERRORS as e: return dict(error=refusal(e))
+
+
+@pytest.mark.parametrize('value', VALUES)
+@pytest.mark.parametrize('name', FIELDS)
+def test_every_field_may_hold_anything(retriever, name, value):
+    "What is no value of a field is refused in one line that is not long, in a file of lists and over HTTP."
+    others = '' if name == 'seeds' else '"seeds": ["shoe 1"], '
+    line = f'{{{others}"{name}": {VALUES[value]}}}'
+    for answer in (answer_line(retriever, line), answer_of(retriever, line.encode())):
+        if (name, value) in FINE: assert answer['items'], answer
+        else: assert '\n' not in answer['error'] and 5 < len(answer['error']) < 500
+
+
+@pytest.mark.parametrize('value', VALUES)
+def test_a_query_is_refused_as_a_list_is(port, value):
+    for name in ('seeds', 'step', 'judged', 'unlike'):
+        if value == 'large': continue # a body of this size is not read
+        others = '' if name == 'seeds' else '"seeds": ["shoe 1"], '
+        status, answer = ask(port, '/query', f'{{{others}"{name}": {VALUES[value]}}}')
+        assert status == (200 if (name, value) in FINE else 400)
+        assert status == 200 or 5 < len(answer['error']) < 500
 
 
 @pytest.mark.parametrize('body, says', REFUSED, ids=[f'{i}-{says}' for i, (_, says) in enumerate(REFUSED)])
@@ -251,13 +296,15 @@ def test_with_a_token_nothing_is_answered_without_it(guarded):
 
 @pytest.mark.parametrize('words, says', [
     (('--host', '0.0.0.0'), 'give a token'), (('--host', '::'), 'give a token'),
-    (('--host', 'a.org'), 'give a token'), (('--token', 'SHORT'), 'short'),
+    (('--host', 'a.org'), 'give a token'), (('--token', 'SHORT'), 'short'), (('--token', 'BLANK'), 'short'),
     (('--token', 'none.txt'), 'no such file'), (('--port', '70000'), '--port'),
     (('--port', 'TAKEN'), 'in use')])
 def test_the_command_refuses_in_a_line(shoes, port, tmp_path, capsys, words, says):
     short = tmp_path/'short'
     short.write_text('secret\n')
-    words = [dict(SHORT=str(short), TAKEN=str(port)).get(word, word) for word in words]
+    (tmp_path/'blank').write_text('\n')
+    names = dict(SHORT=str(short), BLANK=str(tmp_path/'blank'), TAKEN=str(port))
+    words = [names.get(word, word) for word in words]
     with pytest.raises(SystemExit) as end: main(['serve', str(shoes), *words])
     said = capsys.readouterr().err
     assert end.value.code == 2 and said.count('\n') == 1 and says in said

@@ -2,6 +2,7 @@
 import io
 import json
 import sys
+import warnings
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -178,10 +179,9 @@ class Goods:
 
     def is_seed(self, x, rows): return self.hidden
 
+    def density(self, x): return x[:, 0]
+
     def nearest(self, query, k, x, rows): return nearest(self.items, query[0], k, ~self.hidden)
-
-
-def density(x): return x[:, 0]
 
 
 @pytest.mark.parametrize('seed', SEEDS)
@@ -203,12 +203,34 @@ def test_all_wishes_at_once_are_met(seed, diversity):
         if not fine or goods.hidden[i] or i < 9 or i in (order[0], order[1], order[3]): continue
         counts[price] = counts.get(price, 0) + 1
         if counts[price] <= 2: by_hand.append(i)
-    scores, rows = shaped_list(shape, goods, query, 7, None, None, density)
+    scores, rows = shaped_list(shape, goods, query, 7, None, None, goods.density)
     if not diversity: assert rows.tolist() == by_hand[:7]
     else:
         near = by_hand[:7*POOL]
         assert rows.tolist() == [near[i] for i in diverse(items[near], items[near] @ query, 7, diversity)]
     assert np.allclose(scores, items[rows] @ query, atol=1e-6)
+
+
+@pytest.mark.parametrize('seed', SEEDS)
+@pytest.mark.parametrize('most', [None, 1])
+def test_thresholds_are_met_whichever_way_they_point(seed, most):
+    goods = Goods(seed)
+    order = [i for i in ranked(goods.items, goods.query) if not goods.hidden[i]]
+    score, dense = goods.items @ goods.query, goods.density(goods.items)
+    meets = {.1: score >= .1, 'score>0.1': score > .1, ' score >= -2 ': score > -2, 'score<.3': score < .3,
+             'score!=2': score < 2, 'density<=0': dense <= 0, 'score>2': score > 2}
+    for asked in [[a] for a in meets] + [[a, b] for a in meets for b in meets]:
+        met = np.all([meets[a] for a in asked], axis=0)
+        by_hand, seen = [], set()
+        for i in order:
+            value = goods.columns['shop'][i]
+            if met[i] and not (most and value in seen): by_hand.append(i)
+            if met[i]: seen.add(value)
+        shape = Shape(threshold=asked, distinct=dict(shop=most) if most else {})
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore') # fewer than 30
+            found = shaped_list(shape, goods, goods.query, 30, None, None, goods.density)[1]
+        assert found.tolist() == by_hand[:30], asked
 
 
 def test_unlike_alone_is_held_against_the_seeds():
@@ -226,7 +248,7 @@ def test_unlike_alone_is_held_against_the_seeds():
 def test_fewer_than_asked_are_told_in_one_line():
     goods = Goods(0)
     with pytest.warns(UserWarning, match='^k: 300 items asked, and [0-9]+ meet the conditions$') as said:
-        rows = shaped_list(Shape(where='price<5'), goods, goods.query, 300, None, None, density)[1]
+        rows = shaped_list(Shape(where='price<5'), goods, goods.query, 300, None, None, goods.density)[1]
     assert len(said) == 1 and len(rows) == ((goods.columns.price < 5) & ~goods.hidden).sum()
 
 
@@ -239,18 +261,26 @@ def test_fewer_than_asked_are_told_in_one_line():
     (dict(without='cap'), "id 'cap'"), (dict(unlike=['cap']), "id 'cap'"),
     (dict(judged=dict(cap=1)), "id 'cap'"), (dict(judged={'item 1': 'good'}), 'give 0, 1 or a score'),
     (dict(judged={'item 1': float('nan')}), 'give 0, 1'), (dict(judged=['item 1']), 'give marks by id'),
-    (dict(distinct='town'), "no column 'town'; the columns are"),
+    (dict(distinct='town'), "no column 'town'; they are"),
     (dict(distinct=dict(shop='few')), 'give 1, 2 or more'),
     (dict(distinct=dict(shop=2.5)), 'no whole number'),
     (dict(distinct=dict(shop='inf')), 'no whole number'), (dict(distinct=['shop']), 'give one column'),
     (dict(diversity=1.1), 'a number from 0 to 1'), (dict(diversity='x'), 'a number from 0 to 1'),
-    (dict(feedback='far'), 'a number from 0 to 10'), (dict(wear=1), "'wear' is no option of a list")])
+    (dict(feedback='far'), 'a number from 0 to 10'), (dict(wear=1), "'wear' is no option of a list"),
+    (dict(diversity=True), 'a number from 0 to 1'), (dict(feedback=np.True_), 'a number from 0 to 10'),
+    (dict(threshold=[True]), 'a number from -1 to 1'), (dict(distinct=dict(shop=True)), 'give 1, 2 or more'),
+    (dict(judged={'item 1': True}), 'give 0, 1 or a score'), (dict(distinct=[]), 'give one column'),
+    (dict(distinct=False), 'give one column'), (dict(share=True), 'a number from 0 to 1'),
+    (dict(step=10**400), 'a number from 0 to 10'), (dict(where=True), 'no sign'),
+    (dict(where=[['price<3']]), 'no sign'), (dict(where=dict(price=3)), 'give one, or a list'),
+    (dict(threshold='score>high'), "'high' is no number"),
+    (dict(unlike={'item 1': 1}), 'give one, or a list')])
 def test_a_wish_that_cannot_be_met_is_refused_in_one_line(wish, said):
     goods = Goods(0)
     with pytest.raises(ValueError) as refusal:
         shape = split_options(wish)[0]
         with_feedback(shape, goods, goods.items[:2], dict(seeds=goods.query))
-        shaped_list(shape, goods, goods.query, 5, None, None, density)
+        shaped_list(shape, goods, goods.query, 5, None, None, goods.density)
     assert said in str(refusal.value) and '\n' not in str(refusal.value)
 
 
@@ -425,6 +455,47 @@ def test_the_command_shapes_a_list(open_shop, shop, tmp_path, modit):
     for wrong, said in mistakes.items():
         status, _, last = modit('expand', shop/'model', '--seeds', '-', *wrong, stdin='shoe-3')
         assert status == 2 and said in last and last.startswith('modit: ')
+
+
+@pytest.mark.parametrize('data, said', [
+    (b'', 'cannot be read'), (b'\xff\xfe', 'cannot be read'),
+    (b'id\tscore\nshoe-1\t1\n', 'columns id, score'),
+    (b'id\tjudged\nshoe-1\t\n', 'no row is judged'), (b'id\tjudged\nshoe-1\n', 'no row is judged'),
+    (b'id\tjudged\nshoe-1\t1\nshoe-1\t0\n', "'shoe-1' is judged twice"),
+    (b'id\tjudged\nshoe-1\t1\n\t1\t1\n', 'cannot be read'),
+    (b'id\tjudged\nshoe-1\tgood\n', "judged shoe-1: 'good' is out of range; give 0, 1 or a score"),
+    (b'id\tjudged\nboot\t1\nshoe-1\t0\n', "judged id 'boot': not among")])
+def test_marks_that_say_nothing_are_refused_in_one_line(open_shop, shop, tmp_path, modit, data, said):
+    (tmp_path/'marks.tsv').write_bytes(data)
+    line = ['expand', shop/'model', '--seeds', '-', '--k', 3, '--judged', tmp_path/'marks.tsv']
+    status, lines, last = modit(*line, stdin='shoe-3')
+    assert status == 2 and not lines and last.startswith('modit: ') and said in last
+
+
+def test_files_from_other_systems_are_read(open_shop, shop, tmp_path, modit):
+    "A mark at the beginning, two characters at the end of a line, a byte that is no text."
+    plain = open_shop.expand(ASKED, 4, **MOVES).id.tolist()
+    ids, marks, lists = (tmp_path/name for name in ('ids', 'marks', 'lists'))
+    ids.write_bytes('\r\n'.join(['\ufeff' + ASKED[0], *ASKED[1:], '']).encode())
+    marks.write_bytes(f'\ufeffid\tjudged\r\n{plain[0]}\t1\r\n{plain[1]}\t0\r\n'.encode())
+    lists.write_bytes(f'\ufeff{json.dumps(ASKED)}\r\n'.encode() + b'["\xff"]\n{"seeds": ["\\ud800"]}\n')
+    line = ['expand', shop/'model', '--seeds', ids, '--k', 4, *PLAIN]
+    status, lines, _ = modit(*line)
+    assert status == 0 and [row.split('\t')[0] for row in lines[1:]] == plain
+    judged = open_shop.expand(ASKED, 4, **MOVES, judged={plain[0]: 1, plain[1]: 0}).id.tolist()
+    assert [row.split('\t')[0] for row in modit(*line, '--judged', marks)[1][1:]] == judged
+    status, lines, last = modit('expand', shop/'model', '--lists', lists, '--k', 4, *PLAIN)
+    answers = [json.loads(line) for line in lines]
+    assert [row['id'] for row in answers[0]['items']] == plain and len(answers) == 3
+    assert all('not among' in answer['error'] for answer in answers[1:]) and last.endswith('answered: 2')
+
+
+def test_a_model_without_items_asks_for_them(open_shop, shop, tmp_path, modit):
+    open_shop.save(tmp_path/'away'/'model')
+    for more in ((), ('--add', shop), ('--lists', '-')):
+        line = ['expand', tmp_path/'away'/'model', *more, *(() if '--lists' in more else ('--seeds', '-'))]
+        status, lines, last = modit(*line, stdin='["shoe-3"]')
+        assert status == 2 and not lines and 'no items to search; give --items' in last
 
 
 def test_many_lists_in_one_call(open_shop, shop, modit):

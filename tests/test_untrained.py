@@ -52,6 +52,16 @@ def shoes(tmp_path_factory):
 def quick(shoes): return Retriever.untrained(shoes)
 
 
+@pytest.fixture(scope='module')
+def flat(shoes):
+    "A folder of two dimensions, with names of patterns."
+    rng = np.random.default_rng(0)
+    items, names = rng.normal(size=(2000, 2)), np.array([f'kind {i}' for i in range(20)])
+    write_folder(shoes.parent/'flat', items, range(2000), rng.random(2000) < .3,
+                 pattern=names[rng.integers(0, 20, 2000)])
+    return shoes.parent/'flat'
+
+
 # ---- by brute force
 def list_by_hand(corpus, rows, k, n, step, own):
     "Seeds' mean, moved by the two additions, against every item."
@@ -176,6 +186,23 @@ def test_items_without_labels_are_searched(quick, shoes, tmp_path):
     with pytest.raises(ValueError, match='no column id'):
         table[['attribute']].to_csv(tmp_path/'shelf'/'items.csv', index=False)
         quick.over(tmp_path/'shelf')
+
+
+def test_a_folder_is_read_once_more_only_for_other_items(flat, monkeypatch):
+    made = Retriever.untrained(flat)
+    assert made.patterns.tolist() == sorted(f'kind {i}' for i in range(20)) # in two dimensions
+    read = []
+    monkeypatch.setattr(Retriever, 'over', lambda self, *items: read.append(items))
+    pd.testing.assert_frame_equal(Retriever.load(flat).expand(['7', '12'], 9), made.expand(['7', '12'], 9))
+    assert not read
+    Retriever.load(flat, flat)
+    assert len(read) == 1
+
+
+def test_seeds_may_be_nearly_all_items(quick):
+    ids = quick.catalogue.ids
+    assert set(quick.expand(ids[:-5], 5).id) == set(ids[-5:])
+    with pytest.raises(ValueError, match='and 0 are left beside the seeds'): quick.expand(ids, 5)
 
 
 def test_a_folder_without_a_model_is_measured(shoes):

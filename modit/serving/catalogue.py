@@ -7,6 +7,7 @@ __all__ = ['SAME', 'OneQuery', 'Catalogue', 'make_catalogue', 'items_table', 're
 
 # %% ../../nbs/serving/256_catalogue.ipynb #c002
 import hashlib
+from collections import Counter
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -121,9 +122,12 @@ def items_table(
     folder = find_folder(path)
     file = next((f for f in (folder/'items.parquet', folder/'items.csv') if f.exists()), None)
     require(file, f'{path}: items.csv is missing (or items.parquet); write a row an item, with its id')
-    if file.suffix == '.parquet': table = pd.read_parquet(file)
-    else: table = pd.read_csv(file, dtype=str, keep_default_na=False)
-    require('id' in table, f'{path}: {file.name} has no column id; it has {", ".join(table)}')
+    try:
+        if file.suffix == '.parquet': table = pd.read_parquet(file)
+        else: table = pd.read_csv(file, dtype=str, keep_default_na=False).fillna('')
+    except (ImportError, ValueError, OSError) as e: # of pandas, in several lines
+        raise ValueError(f'{path}: {file.name} cannot be read ({" ".join(str(e).split())})') from None
+    require('id' in table, f'{path}: {file.name} has no column id; it has {", ".join(map(str, table))}')
     return table
 
 # %% ../../nbs/serving/256_catalogue.ipynb #c008i
@@ -151,7 +155,7 @@ def rows_of(
     more = f' and {len(unknown) - 1} more' if len(unknown) > 1 else ''
     advice = f'not among the {len(self.ids):,} items; give ids such as {self.ids[0]!r}, or vectors'
     require(not unknown, f'{what} {"".join(unknown[:1])!r}{more}: {advice}')
-    doubled = [x for i, x in enumerate(names) if x in names[:i]]
+    doubled = [x for x, n in Counter(names).items() if n > 1]
     require(not doubled, f'{what} {"".join(doubled[:1])!r} is given twice; name each once')
     return np.array([self.row[x] for x in names], np.int64)
 

@@ -34,9 +34,10 @@ def _seeds(path, option='--seeds'): # list of ids, or (n, d) array
     require(path == '-' or Path(path).is_file(), f'{option} {path}: no such file; give one with an id a line')
     try:
         if path.endswith('.npy'): return open_memmap(path, mode='r')
-        lines = (sys.stdin.read() if path == '-' else Path(path).read_text()).splitlines()
+        text = sys.stdin.read() if path == '-' else Path(path).read_text('utf-8')
     except ValueError as e: raise ValueError(f'{option} {path}: neither ids nor vectors ({e})') from None
-    return [line.strip() for line in lines if line.strip()]
+    lines = map(str.strip, text.removeprefix('\ufeff').split('\n')) # Windows writes a mark at the beginning
+    return [line for line in lines if line]
 
 # %% ../../nbs/serving/271_commands.ipynb #c02a
 Profile = Annotated[str, 'a profile of settings.ini']
@@ -102,7 +103,8 @@ def _print_answers(retriever, path, **usual): # a line for each of a file of JSO
     from modit.serving.lists import answer_line
     require(path == '-' or Path(path).is_file(), f'--lists {path}: no such file; give one of JSON lines')
     bad = 0
-    with nullcontext(sys.stdin) if path == '-' else open(path) as lines:
+    def read(): return open(path, encoding='utf-8-sig', errors='replace')
+    with nullcontext(sys.stdin) if path == '-' else read() as lines:
         for line in filter(str.strip, lines):
             answer = answer_line(retriever, line, **usual)
             bad += 'error' in answer
@@ -137,6 +139,7 @@ def _expand(
     from modit.serving.catalogue import read_items
     from modit.serving.retriever import Retriever
     retriever = Retriever.load(model, items)
+    require(retriever.catalogue, f'{retriever.name}: no items to search; give --items')
     if add: retriever = retriever.over(retriever.catalogue.add(read_items(add)))
     options = dict(k=k, scale=scale, explain=explain, share=share, step=step, own=own) | wishes
     if lists: return _print_answers(retriever, lists, **options)

@@ -167,7 +167,8 @@ def evaluate(
 ) -> pd.DataFrame: # split, what, attr, same, joint, over: in percent, with intervals
     "Score a model on its held-out cases; raises `ValueError` for other data than it was fitted on."
     retriever = Retriever.load(model, items)
-    asked = split_options(asked or {})[1]
+    shape, asked = split_options(asked or {})
+    require(not shape, 'asked: only moves are measured; give share, step or own')
     require(retriever.model or not asked.get('share'), f'{retriever.name} has no policy; leave share away')
     folder = items or (model if (Path(model)/'embeddings.npy').exists() else find_items(model))
     require(folder, f'{model} lies in no domain\'s folder; name the folder of its items')

@@ -14,7 +14,8 @@ import pandas as pd
 
 from ..data.folder import FACTS, OF_FOLDER, find_folder, open_embeddings, read_facts, read_folder
 from ..data.trouble import FEWEST, SHORTEST
-from ..patterns import find_patterns
+from ..patterns import find_patterns, nearest_centroid
+from ..retrieval import in_chunks
 from ..settings import Settings, load_settings, read_profiles, require
 from ..store import atomic_write
 
@@ -34,10 +35,11 @@ def _positives_by_pattern(domain, clusters):
     "Positives of each pattern (C,), of those found by k-means among some unless they are given."
     if domain.pattern is not None: return np.bincount(domain.pattern[domain.attribute], minlength=clusters)
     positives = np.flatnonzero(domain.attribute)
-    some = np.zeros(len(domain.items), bool)
-    some[positives[::max(1, len(positives)//_ENOUGH)]] = True
-    pattern = find_patterns(domain.items, some, clusters, 0)[1]
-    return np.bincount(pattern[domain.attribute], minlength=clusters)
+    some = positives[::max(1, len(positives)//_ENOUGH)]
+    centroids = find_patterns(domain.items[some], np.ones(len(some), bool), clusters, 0)[0]
+    parts = [positives[i:j] for i, j in in_chunks(len(positives))]
+    found = [nearest_centroid(domain.items[rows], centroids) for rows in parts]
+    return np.bincount(np.concatenate(found), minlength=clusters)
 
 # %% ../../nbs/serving/155_proposal.ipynb #c006
 def propose(

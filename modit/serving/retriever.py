@@ -8,7 +8,7 @@ __all__ = ['Retriever', 'stored_retriever']
 # %% ../../nbs/serving/257_retriever.ipynb #c002
 import warnings
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,7 @@ from ..retrieval import check_embeddings
 from ..run.pipeline import get_corpus, get_domain, get_model
 from ..run.stages import stage_key
 from .bundle import corpus_facts, drift, find_items, read_bundle, save_bundle, settings_alone
-from .catalogue import Catalogue, items_key, items_table, make_catalogue, read_items
+from .catalogue import Catalogue, items_key, make_catalogue, read_items
 from .forecast import list_forecast
 from .proposal import settings_of
 from .shape import number_in, query_parts, score_parts, shaped_list, split_options, with_feedback
@@ -90,14 +90,13 @@ def stored_retriever(
 ) -> Retriever:
     "The retriever of a stage, trained if it is not there yet."
     corpus = get_corpus(s, name)
-    domain = get_domain(s, name)
     model = get_model(s, stage, name).cpu() if stage else None
-    table = partial(items_table, s.of('folders', name)) if s.folders else None
-    catalogue = make_catalogue(domain, s.index, table=table)
+    goods = read_items(s.of('folders', name)) if s.folders else get_domain(s, name)
+    made = make_catalogue(goods, s.index)
     about = dict(stage=stage, key=stage_key(s, stage or 'corpus', name), items=len(corpus.items),
-                 items_key=items_key(catalogue), patterns=list(getattr(domain, 'patterns', ())),
+                 items_key=items_key(made), patterns=sorted({*map(str, made.columns.get('pattern', ()))}),
                  trained=trained_patterns(corpus, s), **on_main(lambda: served_facts(corpus, s, model)))
-    return Retriever(settings_alone(s, name), model, corpus_facts(corpus), about, catalogue=catalogue)
+    return Retriever(settings_alone(s, name), model, corpus_facts(corpus), about, catalogue=made)
 
 # %% ../../nbs/serving/257_retriever.ipynb #c014
 @patch
@@ -114,7 +113,7 @@ def seed_vectors(
     either = f'seeds: neither ids nor vectors of {self.settings.dim} numbers; give a list of one of both'
     try: seeds = np.asarray(seeds)
     except ValueError: raise ValueError(either) from None # lists of several lengths
-    require(seeds.ndim < 2 or seeds.dtype.kind in 'fiu', either)
+    require(seeds.dtype.kind in {0: 'fiuUT', 1: 'fiuUTO'}.get(seeds.ndim, 'fiu'), either) # numbers or texts
     require(seeds.size, f'no seeds; give 1 to {self.settings.prefix_len} ids or vectors')
     if seeds.dtype.kind == 'f' or seeds.ndim > 1:
         x = check_embeddings(np.atleast_2d(seeds), self.settings.dim, 'seeds')
@@ -174,7 +173,7 @@ def _parts(self:Retriever, x, rows, scale=None, share=1., step=0., own=0.):
     mean = away = normalize(x.mean(0, keepdims=True))
     query = self.queries([x], scale) if share or (scale is not None and not self.model) else mean
     if own:
-        n = max(1, len(self.catalogue.ids)//len(self.facts['centroids']))
+        n = max(1, min((many := len(self.catalogue.ids))//len(self.facts['centroids']), many - len(x)))
         around = self.catalogue.items[self.catalogue.nearest(mean, n, x, rows)[1]].mean(0)
         away = normalize(x.mean(0) - around)[None]
     return query_parts(mean[0], query[0], normalize(self.facts['probe']), away[0], share, step, own)
@@ -255,7 +254,8 @@ def load(
     folder = Path(folder)
     bare = (folder/'embeddings.npy').exists()
     if items is None: items = folder if bare else find_items(folder)
-    if bare and not (folder/'model').exists(): return cls.untrained(folder).over(items, index)
+    made = cls.untrained(folder) if bare and not (folder/'model').exists() else None
+    if made: return made if items is folder and index is None else made.over(items, index)
     needed = 'items', 'items_key', 'moves', 'trained', 'probe', 'bias', 'centroids'
     return cls(**read_bundle(folder/'model' if bare else folder, needed)).over(items, index)
 

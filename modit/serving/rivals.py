@@ -63,18 +63,20 @@ def joint_of_moves(
     parts,  # of `parts_of`
     offers, # DataFrame: share, step, own
     k:int,  # items to retrieve
-    block=8, # cases whose items are projected together
+    numbers=2**24, # of the items' projections, about, at a time
 ) -> np.ndarray: # (n, offers)
     "Joint of every move on every case, the case's own items excluded."
     moves = {name: offers[name].to_numpy(np.float32)[:, None] for name in offers}
-    spans = np.linalg.qr(np.stack(list(parts.values()), -1))[0] # (n, d, 4)
+    block = min(max(numbers//(4*len(corpus.items)), 8), 32) # cases that are projected together
+    spans = np.linalg.qr(np.stack(list(parts.values()), -1))[0] # (n, d, 4), or fewer than 4
+    width = spans.shape[2]
     rows = []
     for i in range(len(cases)):
         if i%block == 0: items = corpus.items @ np.concatenate(spans[i:i + block], 1)
-        at = 4*(i%block)
+        at = width*(i%block)
         queries = moved(**{name: x[i] for name, x in parts.items()}, **moves)
         mine = np.repeat(cases.sequence[i][None], len(offers), 0)
-        ids = search(Flat(np.ascontiguousarray(items[:, at:at + 4])), queries @ spans[i], k, exclude=mine)
+        ids = search(Flat(np.ascontiguousarray(items[:, at:at + width])), queries @ spans[i], k, exclude=mine)
         rows.append((corpus.labels[ids] & (corpus.pattern[ids] == cases.pattern[i])).mean(1))
     return np.stack(rows)
 
@@ -145,13 +147,14 @@ def choose_feedback(
     if not open_.any(): return dict(length=None, joint=None, without=None, patterns=0)
     cases = cases[open_]
     seen = np.concatenate([cases.sequence, first], 1)
-    def joint(length):
-        rows = search(corpus.index, step_along(queries[open_], ways, length), k, exclude=seen)
-        scores = score_queries(rows, corpus.labels, corpus.pattern, cases.pattern)
-        return round(float(scores.joint.mean()), 6)
-    found = {length: joint(length) for length in _FARTHER}
-    best = max(found, key=found.get)
-    return dict(length=best, joint=found[best], without=joint(0.), patterns=len(set(cases.pattern.tolist())))
+    asked = np.concatenate([step_along(queries[open_], ways, length) for length in (0., *_FARTHER)])
+    n = len(_FARTHER) + 1
+    rows = search(corpus.index, asked, k, exclude=np.tile(seen, (n, 1))) # all lengths in one block
+    joint = score_queries(rows, corpus.labels, corpus.pattern, np.tile(cases.pattern, n)).joint.to_numpy()
+    without, *found = joint.reshape(n, -1).mean(1).round(6).tolist()
+    best = int(np.argmax(found))
+    return dict(length=_FARTHER[best], joint=found[best], without=without,
+                patterns=len(set(cases.pattern.tolist())))
 
 # %% ../../nbs/serving/251_rivals.ipynb #q002
 def _served_lists(corpus, cases, s, model, moves):

@@ -20,7 +20,7 @@ from tornado.netutil import bind_sockets
 from tornado.web import Application, HTTPError, RequestHandler
 
 from .bundle import find_items
-from .lists import answer_line
+from .lists import REFUSED, answer_line, refusal
 from .retriever import Retriever
 from ..settings import require
 
@@ -56,7 +56,7 @@ def check_address(
     try: alone = host in _HERE or ip_address(host).is_loopback
     except ValueError: alone = False
     require(alone or token, f'{host} is open to others: give a token, or listen at 127.0.0.1')
-    require(not token or len(token) >= 16, 'the token is short; give 16 characters or more')
+    require(token is None or len(token) >= 16, 'the token is short; give 16 characters or more')
 
 # %% ../../nbs/serving/267_serve.ipynb #s011
 @dataclass
@@ -98,7 +98,7 @@ class _Handler(RequestHandler): # of one request
     async def post(self):
         if not self.call: raise HTTPError(405)
         try: answer = await self.service.answer(self.call, self.request.body)
-        except (ValueError, TypeError, OverflowError) as e: answer = dict(error=' '.join(str(e).split()))
+        except REFUSED as e: answer = dict(error=refusal(e))
         self.set_status(400 if 'error' in answer else 200)
         self.finish(answer)
 

@@ -131,24 +131,27 @@ def number_in(
     wanted='a number 0 or more', # what is allowed, in words
 ) -> float:
     "A number of a range; raises `ValueError`."
-    try: number = float(value)
-    except (TypeError, ValueError): number = np.nan
+    try: number = np.nan if isinstance(value, bool | np.bool_) else float(value)
+    except (OverflowError, TypeError, ValueError): number = np.nan
     require(low <= number <= high, f'{name} {value!r} is out of range; give {wanted}')
     return number
 
 # %% ../../nbs/serving/253_shape.ipynb #s030
-def _several(x): return () if x is None else (x,) if isinstance(x, (str, int, float)) else tuple(x)
+def _several(name, x): # of a wish: one, or a list of them
+    require(not isinstance(x, dict), f'{name} {x!r} has names and values; give one, or a list')
+    return () if x is None else tuple(x) if np.iterable(x) and not isinstance(x, str) else (x,)
 
-def _ids(x): return tuple(map(str, _several(x)))
+def _ids(name, x): return tuple(map(str, _several(name, x)))
 
 def _count(name, x): # a whole number, 1 or more
-    number = number_in(name, x, 1, wanted='1, 2 or more')
-    require(number.is_integer(), f'{name} {x!r} is no whole number; give 1, 2 or more')
-    return int(number)
+    whole = number_in(name, x, 1, wanted='1, 2 or more').is_integer()
+    require(whole, f'{name} {x!r} is no whole number; give 1, 2 or more')
+    return int(float(x))
 
 def _condition(x): # of a threshold: a number is the least score
     wanted = 'a number from -1 to 1, or a condition such as density>.3'
-    return str(x) if re.search('[<>=]', str(x)) else f'score>={number_in("threshold", x, -1, 1, wanted)}'
+    said = isinstance(x, str) and re.search('[<>=]', x)
+    return x if said else f'score>={number_in("threshold", x, -1, 1, wanted)}'
 
 # %% ../../nbs/serving/253_shape.ipynb #s031
 @dataclass(frozen=True)
@@ -166,14 +169,15 @@ class Shape:
     def __bool__(self): return self != Shape() # is anything asked
 
     def __post_init__(self):
-        most = {self.distinct: 1} if isinstance(self.distinct, str) else self.distinct or {}
+        most = {self.distinct: 1} if isinstance(self.distinct, str) else self.distinct
         one = isinstance(most, dict) and len(most) < 2
         require(one, f'distinct {most!r}: give one column, as {{"shop": 2}}')
         given = isinstance(self.judged, dict)
         require(given, f'judged {self.judged!r}: give marks by id, as {{"shoe-17": 1}}')
         self.__dict__.update(
-            where=_several(self.where), threshold=tuple(map(_condition, _several(self.threshold))),
-            without=_ids(self.without), unlike=_ids(self.unlike),
+            where=_several('where', self.where),
+            threshold=tuple(map(_condition, _several('threshold', self.threshold))),
+            without=_ids('without', self.without), unlike=_ids('unlike', self.unlike),
             judged={str(i): number_in(f'judged {i}:', x, -1e9, 1e9, '0, 1 or a score')
                     for i, x in self.judged.items()},
             distinct={c: _count(f'distinct {c}:', n) for c, n in most.items()},
@@ -216,15 +220,16 @@ def with_feedback(
     return moved_by(parts, feedback=length*way)
 
 # %% ../../nbs/serving/253_shape.ipynb #s035
+_LEAST = re.compile(r'\s*score\s*>.*', re.S) # a condition that only shortens a list, best first
+
 def _left(shape, catalogue, query, x, rows, density):
-    "Which items may be shown (N,)."
+    "Which items may be shown (N,), but for a least score."
     allowed = ~catalogue.is_seed(x, rows) & where(catalogue.columns, shape.where)
     allowed[catalogue.rows_of({*shape.without, *shape.unlike, *shape.judged}, 'id')] = False
-    if not shape.threshold: return allowed
+    asked = [text for text in shape.threshold if not _LEAST.fullmatch(text)]
     known = dict(score=lambda: catalogue.items @ query, density=lambda: density(catalogue.items))
-    asked = ' '.join(shape.threshold)
-    facts = {name: call() if name in asked else np.nan for name, call in known.items()}
-    return allowed & where(pd.DataFrame(facts, range(len(allowed))), shape.threshold)
+    facts = {name: call() if name in ' '.join(asked) else np.nan for name, call in known.items()}
+    return allowed & where(pd.DataFrame(facts, range(len(allowed))), asked)
 
 # %% ../../nbs/serving/253_shape.ipynb #s036
 def shaped_list(
@@ -240,18 +245,17 @@ def shaped_list(
     whole = isinstance(k, int | np.integer) and not isinstance(k, bool)
     require(whole and k >= 1, f'k: {k} items asked; give a number 1 or more')
     if not shape: return catalogue.nearest(query[None], k, x, rows)
-    columns = catalogue.columns
     left = _left(shape, catalogue, query, x, rows, density)
     asked = catalogue.items, query, k*(POOL if shape.diversity else 1), left
     column, most = next(iter(shape.distinct.items()), (None, 0))
-    known = ', '.join(map(str, columns)) or 'none'
-    require(not most or column in columns, f'distinct: no column {column!r}; the columns are {known}')
-    among = catalogue.among
-    if most: scores, ids = distinct(*asked, columns[column], most, among)
-    else: scores, ids = nearest(*asked, among)
-    if shape.diversity:
-        chosen = diverse(catalogue.items[ids], scores, k, shape.diversity)
-        scores = scores[chosen]
-        ids = ids[chosen]
+    known = ', '.join(map(str, catalogue.columns)) or 'none'
+    require(not most or column in catalogue.columns, f'distinct: no column {column!r}; they are {known}')
+    if most: scores, ids = distinct(*asked, catalogue.columns[column], most, catalogue.among)
+    else: scores, ids = nearest(*asked, catalogue.among)
+    least = filter(_LEAST.fullmatch, shape.threshold) # what is below it comes last
+    kept = np.flatnonzero(where(pd.DataFrame(dict(score=scores)), least))
+    if shape.diversity: kept = kept[diverse(catalogue.items[ids[kept]], scores[kept], k, shape.diversity)]
+    scores = scores[kept]
+    ids = ids[kept]
     if len(ids) < k: warnings.warn(f'k: {k} items asked, and {len(ids)} meet the conditions', stacklevel=3)
     return scores, ids

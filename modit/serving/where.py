@@ -25,9 +25,10 @@ def _equals(column, words):
 # %% ../../nbs/serving/248_where.ipynb #s07b
 _SIGNS = {'<=': np.less_equal, '>=': np.greater_equal, '<': np.less, '>': np.greater}
 
+def _plain(column): return isinstance(column.dtype, np.dtype) and column.dtype.kind in 'fiu' # numbers
+
 def _numbers(column): # values (n,), and which are no finite number
-    plain = isinstance(column.dtype, np.dtype) and column.dtype.kind in 'fiu'
-    return (column.to_numpy(), np.isinf(column.to_numpy())) if plain else to_numbers(column)
+    return (column.to_numpy(), np.isinf(column.to_numpy())) if _plain(column) else to_numbers(column)
 
 def _compares(column, sign, value, text):
     "Does a column of numbers lie on a side of a value (n,); raises `ValueError` where it holds words."
@@ -53,12 +54,13 @@ def where(
     "Which items meet conditions; raises `ValueError` for what is no condition and for an unknown column."
     kept = np.ones(len(columns), bool)
     for text in [conditions] if isinstance(conditions, str) else conditions:
-        parts = re.fullmatch(r'(.+?)(<=|>=|!=|=|<|>)(.*)', str(text))
+        parts = isinstance(text, str) and re.fullmatch(r'(.+?)(<=|>=|!=|=|<|>)(.*)', text, re.S)
         require(parts, f'condition {text!r}: no sign; write it as price<20 or shop=north|south')
         name, sign, value = map(str.strip, parts.groups())
         known = ', '.join(map(str, columns)) or 'none'
         require(name in columns, f'condition {text!r}: no column {name!r}; the columns are {known}')
-        values, which = _once(columns[name])
+        column = columns[name]
+        values, which = (column, slice(None)) if sign in _SIGNS and _plain(column) else _once(column)
         if sign in _SIGNS: met = _compares(values, sign, value, text)
         else: met = _equals(values, value.split('|')) == (sign == '=')
         kept &= met[which]

@@ -139,7 +139,7 @@ def test_the_first_stop_counts_what_is_drawn(drawn):
     has(TOUR, f'Of {len(joint)} cases it is the one', f'For the {len(joint)} cases {means}',
         f'Of the {p.s.k} items that it retrieves {its_pattern} belong', f'only {average} are wanted',
         f'Of its {p.s.k} items {alone[2]} have the attribute, and none',
-        f'it retrieves {sft[0]} wanted items, and {sft[1]} of the', f'it retrieves {hppo[0]} wanted items, and {hppo[1]} of the')
+        *(f'it retrieves {wanted} wanted items, and {mine} of the' for wanted, mine in (sft, hppo)))
 
 
 def test_the_next_stops_have_the_numbers_of_committed_files(drawn):
@@ -167,7 +167,8 @@ def test_the_last_stop_has_the_numbers_of_the_ledgers():
     assert (own.low > 0).all() # on items, too:
     assert (pd.read_csv(ROOT/'figures'/'mini'/'tab-own-gain.csv').query(
         'method == "average_own" and split == "item" and metric == "joint"').low > 0).all()
-    has(TOUR, f'it helps in {helps} of {domains} synthetic domains', f'it helps in none of {real}, and lowers',
+    has(TOUR, f'it helps in {helps} of {domains} synthetic domains',
+        f'it helps in none of {real}, and lowers',
         f'all {len(own)} domains, by {100*own.estimate.min():.1f} to {100*own.estimate.max():.1f} points')
 
 

@@ -171,7 +171,7 @@ def test_the_command_plans_a_fit_on_folders(monkeypatch, capsys, tmp_path):
     assert s.dim == 8 and s.items == (700, 700)
     assert all(one < four for one, four in zip(main_runs(s), main_runs(load_settings('mini')), strict=True))
     with pytest.raises(SystemExit): main(['plan', shoes, '--log', 'some'])
-    assert 'leave the folders away' in capsys.readouterr().err
+    assert 'omit the folders' in capsys.readouterr().err
 
 
 def test_what_a_run_printed_is_set_beside_the_plan():

@@ -31,7 +31,7 @@ def test_committed_tables_follow_from_the_committed_scores(tmp_path):
     assert not differ, 'run make figures, then commit'
 
 
-def test_a_page_without_scores_is_named_and_passed_over(tmp_path):
+def test_a_page_without_scores_is_named_and_skipped(tmp_path):
     copy = copy_repository(tmp_path/'modit')
     before = results(copy, 'mini')
     shutil.rmtree(copy/'figures'/'mini'/'runs')  # the second world too has no scores

@@ -139,7 +139,7 @@ def test_the_first_stop_counts_what_is_drawn(drawn):
     has(TOUR, f'Of {len(joint)} cases it is the one', f'For the {len(joint)} cases {means}',
         f'Of the {p.s.k} items that it retrieves {its_pattern} belong', f'only {average} are wanted',
         f'Of its {p.s.k} items {alone[2]} have the attribute, and none',
-        *(f'it retrieves {wanted} wanted items, and {mine} of the' for wanted, mine in (sft, hppo)))
+        *(f'it retrieves {wanted} wanted items, and {mine} of the' for wanted, mine, *_ in (sft, hppo)))
 
 
 def test_the_next_stops_have_the_numbers_of_committed_files(drawn):

@@ -180,7 +180,7 @@ def constant_entries(
 ) -> list:
     "Public constants: name, value, and what the line says."
     names = [t for target in node.targets for t in getattr(target, 'elts', [target])]
-    names = [t.id for t in names if isinstance(t, ast.Name) and t.id.isupper() and t.id[0] != '_']
+    names = [t.id for t in names if isinstance(t, ast.Name) and t.id[0].isupper()]
     value = ast.unparse(node.value) if len(names) == 1 else ''
     return [Entry('data', name, value, notes.get(node.lineno, ''), '') for name in names]
 

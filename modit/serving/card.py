@@ -166,11 +166,12 @@ def held_out_words(
 
 # %% ../../nbs/serving/245_card.ipynb #n05s
 def seen_words(
-    s:Settings, # seq_len, heldout_items
+    s:Settings, # seq_len, train_positives, heldout_items
 ) -> str:
     "What to change where too few trained kinds have cases."
     return (f'too few trained kinds: an interval needs {FEW}, each with {s.seq_len} held-out positives; '
-            f'label more, or raise heldout_items (now {s.heldout_items:g}) by --overrides of modit fit')
+            f'label more, lower train_positives in {FACTS} (now {s.train_positives}), or raise heldout_items '
+            f'(now {s.heldout_items:g}) by --overrides of modit fit')
 
 # %% ../../nbs/serving/245_card.ipynb #n008
 _ROWS = dict(average="the seeds' mean", classifier='its neighbours, sorted by a classifier',

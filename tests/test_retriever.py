@@ -459,6 +459,7 @@ def test_the_command_prints_a_list_that_can_be_piped(loaded, shoes):
     assert [x[0] for x in lines[1:]] == found.id.tolist()
     told = run.stderr.splitlines()
     assert len(told) == 2 and told[1].startswith('modit: 8 seeds, and shoes reads 6') # and no forecast
+    assert told[0].endswith('and its items') # a model keeps nothing elsewhere
     run = modit('expand', shoes/'model', '--seeds', '-', '--k', 5, stdin='\n'.join(seeds[:6]))
     assert run.stderr.splitlines()[-1].startswith('modit: of these 5 about')
     moves = dict(share=.3, step=.4, own=.4)

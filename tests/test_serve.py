@@ -118,6 +118,7 @@ def command(shoes):
     words = [sys.executable, '-c', COMMAND, 'serve', str(shoes), '--port', '0']
     process = subprocess.Popen(words, cwd=ROOT, env=environment(ROOT), text=True, stdout=subprocess.PIPE,
                                stderr=subprocess.DEVNULL)
+    assert process.stdout.readline().startswith('modit: loading packages, then ') # before it is ready
     line = process.stdout.readline()
     yield process, int(re.search(r'http://127\.0\.0\.1:(\d+)/', line)[1])
     process.send_signal(signal.SIGINT)
@@ -313,7 +314,8 @@ def test_the_command_refuses_in_a_line(shoes, port, tmp_path, capsys, words, say
 def test_without_tornado_the_command_says_what_to_install(shoes, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, 'modit.serving.serve', None)
     with pytest.raises(SystemExit): main(['serve', str(shoes)])
-    assert "pip install 'modit[serve]'" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "in the clone pip install '.[serve]', elsewhere pip install 'modit[serve]'" in said
 
 
 def test_the_command_prints_or_writes_the_query(shoes, retriever, tmp_path, capsys):

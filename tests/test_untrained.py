@@ -15,6 +15,7 @@ from modit.evaluation import sample_cases
 from modit.ordering import prepare_corpus
 from modit.run.pipeline import get_corpus
 from modit.serving import rivals
+from modit.serving.card import held_out_words, seen_words, table_notes
 from modit.serving.catalogue import OneQuery
 from modit.serving.fit import evaluate, fit
 from modit.serving.proposal import settings_of
@@ -120,6 +121,18 @@ def test_the_chosen_move_is_the_best_on_offer(corpus):
         assert trained.all() if split == 'item' else not trained.any()
 
 
+def test_a_policy_has_no_share_where_few_new_kinds_validate(corpus, monkeypatch):
+    s = load_settings('smoke')
+    def by_share(corpus, cases, parts, offers, k): return offers.share.to_numpy()[None] # the policy is best
+    monkeypatch.setattr(rivals, 'parts_of', lambda *given: {})
+    monkeypatch.setattr(rivals, 'joint_of_moves', by_share)
+    new = len(set(rivals.validation_cases(corpus, s)['pattern'].pattern))
+    for few, share in ((new + 1, 0.), (new, 1.)):
+        monkeypatch.setattr(rivals, 'FEW', few)
+        served = rivals.choose_moves(corpus, s, object())['served']
+        assert served['item']['share'] == 1. and served['pattern']['share'] == share
+
+
 def test_the_classifier_sorts_the_averages_neighbours(corpus):
     s = load_settings('smoke')
     cases = rivals.validation_cases(corpus, s, 10)['item']
@@ -215,6 +228,11 @@ def test_a_folder_without_a_model_is_measured(shoes):
         n = len(set(cases.pattern))
         said, = set(table[table.split == split].over)
         assert said.startswith(f'{len(cases)} cases of {n} {kind} pattern{"s"*(n > 1)}')
+    names, *advice = table.attrs['notes'] # of four rows, and of too few kinds
+    assert [x.partition(':')[0] for x in names.split('; ')] == ways and held_out_words(s, 'shoes') in advice
+    notes = table_notes(table, dict(item=s.k, pattern=10*s.k), s)
+    assert sum('on kinds seen in training, classifier has the items of average' in x for x in notes) == 1
+    assert sum('classifier has' in x for x in notes) == 1
     for asked, said in ((dict(share=.5), 'no policy'), (dict(own=-1), 'own -1 is out of range')):
         with pytest.raises(ValueError, match=said): evaluate(shoes, asked=asked)
     for asked in (dict(share=.5), dict(scale=2.)):
@@ -235,9 +253,30 @@ def test_the_command_answers_without_a_model(quick, shoes):
     assert [line.split('\t')[0] for line in lines[1:]] == quick.expand(['shoe 1', 'shoe 5'], 7).id.tolist()
     run = modit(f'expand {shoes} --seeds - --k 2900 | head -n 1', input='shoe 1')
     said = run.stderr.splitlines()     # what is read, what the list is likely to hold, and no error
+    assert 'results are kept in' in said[0] and 'MODIT_RUNS' in said[0]
     assert run.stdout.startswith('id\t') and len(said) == 2 and 'of these 2900' in said[1]
     run = modit(f'expand {shoes} --seeds - --own -1', input='shoe 1')
     assert run.returncode == 2 and 'own -1.0 is out of range' in run.stderr
+
+
+def test_the_command_explains_its_table(shoes):
+    run = modit(f'evaluate {shoes}')
+    assert run.returncode == 0 and 'untrained - average' in run.stdout and 'modit:' not in run.stdout
+    lines = run.stderr.splitlines()
+    assert all(line.startswith('modit: ') for line in lines) and "average: the seeds' mean" in lines[0]
+    assert 'modit: kinds held out: 1 for tests, 1 for validation' in run.stderr
+
+
+def test_advice_is_about_what_can_be_changed(shoes):
+    s = settings_of(shoes, clusters=[23], heldout_clusters=[4], valid_clusters=[5])
+    said = held_out_words(s, 'shoes')
+    assert '4 for tests, 5 for validation' in said
+    assert 'set heldout_clusters and valid_clusters in domain.ini' in said
+    assert 'give more than 10 kinds' in held_out_words(settings_of(shoes, clusters=[10]), 'shoes')
+    many = settings_of(shoes, clusters=[23], heldout_clusters=[5], valid_clusters=[5])
+    assert not held_out_words(many, 'shoes')
+    for words in (f'{s.seq_len} held-out', f'now {s.train_positives}', f'now {s.heldout_items:g}'):
+        assert words in seen_words(s)
 
 
 def test_the_card_says_how_the_forecast_did_on_test_cases(tmp_path, monkeypatch):
@@ -279,6 +318,8 @@ def test_fit_says_before_and_after_whether_training_pays(shoes, tmp_path, capsys
     before = [i for i, line in enumerate(lines) if 'without training' in line and 'target' in line]
     begins = [i for i, line in enumerate(lines) if 'pretrained: start' in line]
     assert len(before) == len(begins) == 1 and before < begins
+    assert lines[0].startswith('results of the stages are kept in') and 'MODIT_RUNS' in lines[0]
+    assert any(line.startswith('shoes: kinds held out: 1 for tests') for line in lines[:begins[0]])
     s = settings_of(shoes, 'smoke', **TINY)
     kinds = rivals.validation_cases(get_corpus(s, 'shoes'), s)['item'].pattern # here all are new
     new = set(kinds) - set(rivals.trained_patterns(get_corpus(s, 'shoes'), s))
@@ -292,6 +333,11 @@ def test_fit_says_before_and_after_whether_training_pays(shoes, tmp_path, capsys
         marks = model.about['feedback'][split]
         assert f'by {marks["length"]:g} (validation Joint {100*marks["without"]:.1f} to' in model.card
     new = next(c for c in range(len(model.patterns)) if c not in model.about['trained'])
-    with pytest.warns(UserWarning, match='not trained on; with share'):
-        found = model.expand(model.facts['centroids'][new][None], 5)
+    seeds = model.facts['centroids'][new][None]
+    with pytest.warns(UserWarning, match='not trained on; with share 0, .* too few new kinds'):
+        found = model.expand(seeds, 5)
     assert found.attrs['moves'] == rivals.only_moves(model.about['moves']['served']['pattern'])
+    assert model.about['moves']['served']['pattern'] == model.about['moves']['untrained']['pattern']
+    assert 'validation has too few kinds to judge the policy (1 pattern)' in model.card
+    with pytest.warns(UserWarning, match='may leave their kind; --share 0 leaves the policy out'):
+        model.expand(seeds, 5, share=.3)

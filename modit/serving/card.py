@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['FEW', 'in_patterns', 'in_cases', 'metrics_of', 'metrics_table', 'moves_table', 'markdown_table', 'verdict_words',
-           'forecast_table', 'feedback_words', 'model_card']
+           'moves_words', 'held_out_words', 'seen_words', 'table_notes', 'forecast_table', 'feedback_words',
+           'model_card']
 
 # %% ../../nbs/serving/245_card.ipynb #k002
 from importlib import resources
@@ -12,6 +13,7 @@ from importlib import resources
 import numpy as np
 import pandas as pd
 
+from ..data.folder import FACTS
 from ..report.stats import cluster_interval
 from ..settings import Settings
 
@@ -108,12 +110,16 @@ def markdown_table(
 # %% ../../nbs/serving/245_card.ipynb #k013
 _WHERE = dict(item='On kinds seen in training', pattern='On new kinds')
 
-def _verdict(split, rows, left_out):
+def _left_out(split, n, patterns): # why a policy has no share: n patterns in tests, some in validation
+    few = f'validation has too few kinds to judge the policy ({in_patterns(patterns)})'
+    why = f'{"" if n < FEW else "training does not pay: "}validation left the policy out'
+    return f'{few if split == "pattern" and patterns < FEW else why}, and `untrained` is served'
+
+def _verdict(split, rows, chosen):
     "A sentence about a split: what is served against its rivals (rows of Joint and of Same)."
     n = int(rows.patterns.iloc[0])
     where = f'{_WHERE[split]} ({in_patterns(n)})'
-    left = 'validation left the policy out, and `untrained` is served'
-    if left_out: return f'{where} {"" if n < FEW else "training does not pay: "}{left}.'
+    if chosen['share'] == 0: return f'{where} {_left_out(split, n, int(chosen["patterns"]))}.'
     joint = rows[rows.metric == 'joint']
     gains = ', '.join(f'{_percent(r)} against `{r.what.partition(" - ")[2]}`' for r in joint.itertuples())
     if n < FEW: return f'{where} there are too few kinds to judge: {gains} points of Joint.'
@@ -131,8 +137,64 @@ def verdict_words(
     rows = pd.DataFrame(about['metrics']).astype(dict(low=float, high=float)) # NaN where there are no ends
     rows = rows[rows.what.str.contains(' - ')]
     served = about['moves']['served']
-    return ' '.join(_verdict(split, part, served[split]['share'] == 0)
-                    for split, part in rows.groupby('split', sort=False))
+    return ' '.join(_verdict(split, part, served[split]) for split, part in rows.groupby('split', sort=False))
+
+# %% ../../nbs/serving/245_card.ipynb #n002
+def moves_words(
+    moves,  # share, step and own of a list for seeds of a new kind
+    chosen, # what validation chose for new kinds
+) -> str:
+    "How such a list is made, and what that means."
+    how = 'with ' + ', '.join(f'{name} {value:g}' for name, value in moves.items())
+    if moves['share']: return f'{how} the list may leave their kind; --share 0 leaves the policy out'
+    few = f': validation has too few new kinds ({in_patterns(int(chosen["patterns"]))})'
+    return f'{how} the policy is left out{few if chosen["patterns"] < FEW else ""}'
+
+# %% ../../nbs/serving/245_card.ipynb #n005
+def held_out_words(
+    s:Settings, # of folders
+    name:str,   # domain
+) -> str:       # empty where there are enough
+    "What to change where too few kinds are held out for a verdict on new kinds."
+    test = s.of('heldout_clusters', name)
+    valid = s.of('valid_clusters', name)
+    if min(test, valid) >= FEW: return ''
+    advice = f'set heldout_clusters and valid_clusters in {FACTS}, which modit check writes'
+    if s.of('clusters', name) <= 2*FEW: advice = f'give more than {2*FEW} kinds in all'
+    return (f'kinds held out: {test} for tests, {valid} for validation; a verdict on new kinds needs {FEW} '
+            f'of each; {advice}')
+
+# %% ../../nbs/serving/245_card.ipynb #n05s
+def seen_words(
+    s:Settings, # seq_len, train_positives, heldout_items
+) -> str:
+    "What to change where too few trained kinds have cases."
+    return (f'too few trained kinds: an interval needs {FEW}, each with {s.seq_len} held-out positives; '
+            f'label more, lower train_positives in {FACTS} (now {s.train_positives}), or raise heldout_items '
+            f'(now {s.heldout_items:g}) by --overrides of modit fit')
+
+# %% ../../nbs/serving/245_card.ipynb #n008
+_ROWS = dict(average="the seeds' mean", classifier='its neighbours, sorted by a classifier',
+             untrained='the mean, moved, without a model', policy="the model's query alone",
+             served='what expand answers with', asked='what it answers with your share, step or own')
+
+def table_notes(
+    table,      # of `metrics_table`
+    depths,     # split -> neighbours that the classifier sorts
+    s:Settings, # of a folder, the only domain
+) -> list:      # of lines
+    "What the rows are, which are equal, and what to do where there is no interval."
+    known = [f'{name}: {words}' for name, words in _ROWS.items() if name in set(table.what)]
+    lines = ['; '.join(known)]
+    advice = dict(item=seen_words(s), pattern=held_out_words(s, s.domains[0]))
+    for split, part in table[table.what.isin(_ROWS)].groupby('split', sort=False):
+        where = _WHERE[split].lower()
+        for _, same in part.groupby([*_METRICS], sort=False):
+            if len(same) > 1: lines.append(f'{where}, equal in every column: {", ".join(same.what)}')
+        if depths[split] <= s.k:
+            lines.append(f'{where}, classifier has the items of average: on validation more were not better')
+        if part.over.str.endswith('no interval').any() and advice[split]: lines.append(advice[split])
+    return lines
 
 # %% ../../nbs/serving/245_card.ipynb #k16a
 def forecast_table(

@@ -19,7 +19,7 @@ from ..density import recall_density, validate_predictor
 from ..evaluation import average_pool, sample_cases, score_cases
 from ..ordering import centroid, prepare_corpus
 from ..patterns import ROLES
-from .card import FEW, in_cases, in_patterns
+from .card import FEW, held_out_words, in_cases, in_patterns
 from .proposal import domain_name, propose, settings_of, write_facts
 from .rivals import trained_patterns
 from ..settings import Settings, require
@@ -103,7 +103,7 @@ def readings(
     ordered = 'sequences can be ordered' if rank > .2 else 'too little to order sequences by'
     joint, gain = hopes.cases.groupby('method').joint.mean(), _gain(hopes.cases, 'tail')
     room = _judged(gain, 'whether there is room for a model', 'there is room for a model',
-                   f'no room for a model that {in_patterns(gain[-1])} can show')
+                   f'{in_patterns(gain[-1])} show no significant gain of the tail over averaging')
     step = _judged(_gain(hopes.cases, 'tail', 'probe'), 'which is better', 'less than the tail',
                    'a step along one direction may do as well')
     over = in_cases(hopes.cases.pattern[hopes.cases.method == 'average'], hopes.facts['trained'])
@@ -129,7 +129,8 @@ def _measured(domain, s):
     "What to expect, in lines; raises `ValueError` when the settings do not fit the domain."
     corpus = prepare_corpus(domain, s)
     for role in ROLES[1:4]: sample_cases(corpus, role, 1, s)
-    return readings(expect(corpus, s))
+    few = held_out_words(s, corpus.name)
+    return readings(expect(corpus, s)) + [few]*bool(few)
 
 # %% ../../nbs/serving/259_check.ipynb #c041
 def check_folder(

@@ -14,7 +14,7 @@ from typing import Annotated
 from numpy.lib.format import open_memmap, write_array
 
 from ..settings import load_settings, require
-from ..store import whole_file
+from ..store import runs_dir, whole_file
 
 # %% ../../nbs/serving/271_commands.ipynb #c005
 def read_json(
@@ -86,7 +86,9 @@ def _evaluate(model:_Model, items:_Items=None, share:_Share=None, step:_Step=Non
     given = dict(share=share, step=step, own=own)
     from modit.serving.fit import evaluate
     asked = {name: value for name, value in given.items() if value is not None}
-    print(evaluate(model, items, asked).to_string(index=False))
+    table = evaluate(model, items, asked)
+    print(table.to_string(index=False), flush=True)
+    for line in table.attrs['notes']: print(f'modit: {line}', file=sys.stderr)
 
 # %% ../../nbs/serving/271_commands.ipynb #c029
 def _wishes(where, threshold, without, unlike, judged, feedback, distinct, diversity): # options of a list
@@ -99,6 +101,11 @@ def _wishes(where, threshold, without, unlike, judged, feedback, distinct, diver
                 without=_seeds(without, '--without'), unlike=_seeds(unlike, '--unlike'))
 
 # %% ../../nbs/serving/271_commands.ipynb #s271
+def _kept(model): # where the results of a folder without a model are kept, as words behind a line
+    bare = Path(model, 'embeddings.npy').exists() and not Path(model, 'model').exists()
+    place = runs_dir([Path(model).resolve()])
+    return f'; results are kept in {place}, or where MODIT_RUNS says' if bare else ''
+
 def _print_answers(retriever, path, **usual): # a line for each of a file of JSON lines
     from modit.serving.lists import answer_line
     require(path == '-' or Path(path).is_file(), f'--lists {path}: no such file; give one of JSON lines')
@@ -135,7 +142,7 @@ def _expand(
     require((seeds is None) != (lists is None), 'what to expand: give --seeds, or --lists')
     seeds = _seeds(seeds)
     wishes = _wishes(where, threshold, without, unlike, judged, feedback, distinct, diversity)
-    print(f'modit: reading {model} and its items', file=sys.stderr, flush=True)
+    print(f'modit: reading {model} and its items{_kept(model)}', file=sys.stderr, flush=True)
     from modit.serving.catalogue import read_items
     from modit.serving.retriever import Retriever
     retriever = Retriever.load(model, items)
@@ -168,6 +175,8 @@ def _query(
     with whole_file(Path(out)) as f: write_array(f, vector)
 
 # %% ../../nbs/serving/271_commands.ipynb #v272
+_SERVE = "in the clone pip install '.[serve]', elsewhere pip install 'modit[serve]'"
+
 def _serve(
     model:_Model, items:_Items=None,
     host:str='127.0.0.1', # address to listen at; any that others reach needs --token
@@ -177,8 +186,9 @@ def _serve(
     "answer lists over HTTP, and show a page"
     require(token is None or Path(token).is_file(), f'--token {token}: no such file; give one with a token')
     require(0 <= port < 2**16, f'--port {port} is out of range; give a number from 0 to 65535')
+    print(f'modit: loading packages, then {model} and its items{_kept(model)}', flush=True)
     try: from modit.serving.serve import serve
-    except ModuleNotFoundError: require(False, "serve needs tornado; pip install 'modit[serve]'")
+    except ModuleNotFoundError: require(False, f'serve needs tornado; {_SERVE}')
     serve(model, items, host, port, token and Path(token).read_text().strip())
 
 # %% ../../nbs/serving/271_commands.ipynb #m007

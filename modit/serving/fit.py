@@ -23,8 +23,8 @@ from ..retrieval import search
 from ..run.pipeline import get_corpus, get_domain, make_stage, one_at_a_time
 from ..run.stages import check_stage, stage_path
 from .bundle import find_items, free_for_model
-from .card import (FEW, in_cases, in_patterns, metrics_of, metrics_table, model_card,
-                                verdict_words)
+from .card import (FEW, held_out_words, in_cases, in_patterns, metrics_of, metrics_table,
+                                model_card, seen_words, table_notes, verdict_words)
 from .proposal import settings_of
 from .retriever import Retriever, stored_retriever
 from .rivals import (choose_depth, choose_moves, classifier_scores, forecast_rows, moved,
@@ -83,8 +83,13 @@ def _hope(corpus, s):
     if gain.patterns < FEW: end = f'too few to say whether training pays ({in_patterns(gain.patterns)})'
     elif gain.low > 0: end = 'there is something to train for'
     over = in_cases(cases.pattern, trained_patterns(corpus, s))
-    what = f'{found["untrained"]:.1%} of validation lists ({over}) is wanted without training'
-    return f'{corpus.name}: {what}, {found["target"]:.1%} with the training target as query: {end}'
+    what = f'{found["untrained"]:.1%} of the items in validation lists ({over}) are wanted without training'
+    return f'{what}; with the training target as query {found["target"]:.1%}: {end}'
+
+def _prospects(corpus, s): # lines before the training
+    trained = set(validation_cases(corpus, s)['item'].pattern) & set(trained_patterns(corpus, s))
+    few = seen_words(s) if 0 < len(trained) < FEW else ''
+    return [line for line in (_hope(corpus, s), few, held_out_words(s, corpus.name)) if line]
 
 # %% ../../nbs/serving/258_fit.ipynb #c024
 def _say(text): # once for all processes
@@ -103,7 +108,8 @@ def _make_all(s, stage):
             _say(f'{what}: start')
             make_stage(s, name, domain)
             _say(f'{what}: done in {time.time() - began:.0f} s')
-        if name == 'corpus': _say(on_main(lambda d=domain: _hope(get_corpus(s, d), s)))
+        if name == 'corpus':
+            for line in on_main(lambda d=domain: _prospects(get_corpus(s, d), s)): _say(f'{domain}: {line}')
 
 # %% ../../nbs/serving/258_fit.ipynb #c026
 def _split_key(corpus): # of a domain's patterns, labels and holdouts
@@ -141,6 +147,7 @@ def fit(
     """Train on folders of one's own and save a model for each; raises `ValueError` before it trains.
 
     >>> shoes, = modit.fit('shoes', 'smoke', stage='sft')
+    results of the stages are kept in ...
     [1/4] corpus shoes: start
     ...
     shoes: model in .../shoes/model
@@ -149,6 +156,7 @@ def fit(
     require(stage in ('sft', *VARIANTS), f'variant {stage!r} is unknown; use sft, {", ".join(VARIANTS)}')
     targets = {d: Path(to)/d if to else Path(s.of('folders', d))/'model' for d in s.domains}
     for folder in targets.values(): free_for_model(folder)
+    _say(f'results of the stages are kept in {runs_dir(s.folders)}; MODIT_RUNS names another folder')
     _make_all(s, stage)
     models = [_scored(stored_retriever(s, name, stage), s) for name in s.domains]
     locks = runs_dir(s.folders)/'.locks' # another fit may be at its end as well
@@ -179,4 +187,6 @@ def evaluate(
     changed = 'items, labels or settings are not those it was fitted on'
     require(same, f'{retriever.name}: {changed}, so held-out cases may be known to it; fit it again')
     depths = retriever.about.get('depths') or choose_depth(corpus, s, classifier_scores(corpus, s))
-    return metrics_table(metrics_of(_score_model(retriever, corpus, s, depths, asked)))
+    table = metrics_table(metrics_of(_score_model(retriever, corpus, s, depths, asked)))
+    table.attrs['notes'] = table_notes(table, depths, s)
+    return table

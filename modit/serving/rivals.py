@@ -18,6 +18,7 @@ from ..evaluation import average_pool, sample_cases, serve
 from ..metrics import score_queries
 from ..patterns import ROLES
 from ..retrieval import Flat, search
+from .card import FEW
 from .forecast import coverage, fit_forecast, list_facts
 from ..settings import Settings
 from ..sphere import normalize
@@ -110,10 +111,13 @@ def choose_moves(
     "The moves of the highest validation Joint, with the policy and without; the smallest share among equals."
     offers = OFFERS if model else OFFERS[OFFERS.share == 0]
     chosen = dict(served={}, untrained={})
+    trained = trained_patterns(corpus, s)
     for split, cases in validation_cases(corpus, s).items():
         joint = joint_of_moves(corpus, cases, parts_of(corpus, cases, s, model), offers, s.k).mean(0)
         table = offers.assign(joint=joint.round(6), patterns=len(set(cases.pattern)))
-        for way, rows in dict(served=table, untrained=table[table.share == 0]).items():
+        alone = table[table.share == 0]
+        few = split == 'pattern' and len(set(cases.pattern) - set(trained)) < FEW
+        for way, rows in dict(served=alone if few else table, untrained=alone).items():
             chosen[way][split] = rows.loc[rows.joint.idxmax()].to_dict()
     return chosen
 

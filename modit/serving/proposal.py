@@ -36,8 +36,8 @@ def _positives_by_pattern(domain, clusters):
     if domain.pattern is not None: return np.bincount(domain.pattern[domain.attribute], minlength=clusters)
     positives = np.flatnonzero(domain.attribute)
     some = positives[::max(1, len(positives)//_ENOUGH)]
-    centroids = find_patterns(domain.items[some], np.ones(len(some), bool), clusters, 0)[0]
     parts = [positives[i:j] for i, j in in_chunks(len(positives))]
+    centroids = find_patterns(domain.items[some], np.ones(len(some), bool), clusters, 0)[0]
     found = [nearest_centroid(domain.items[rows], centroids) for rows in parts]
     return np.bincount(np.concatenate(found), minlength=clusters)
 

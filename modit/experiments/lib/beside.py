@@ -104,6 +104,7 @@ def by_encoder() -> pd.DataFrame: # one row per claim that both judged; empty if
     paths = {name: figures_dir(load_settings(name))/'claims.csv' for name in ENCODERS}
     if not all(x.exists() for x in paths.values()): return pd.DataFrame(columns=['id', 'statement'])
     claims = {name: pd.read_csv(path).set_index('id') for name, path in paths.items()}
-    words = pd.DataFrame({ENCODERS[name]: x.verdict for name, x in claims.items()}).dropna()
+    words = pd.DataFrame({ENCODERS[name]: x.verdict for name, x in claims.items()})
+    words = words.replace('not run', np.nan).dropna()
     alike = words.nunique(axis=1).eq(1).map({True: 'yes', False: 'no'}).rename('alike')
     return claims['tree'][['statement']].join([words, alike], how='inner').reset_index()

@@ -75,10 +75,11 @@ def plot(
 ) -> dict:  # label -> Figure
     "Mean differences with both intervals, coloured by their verdict (fig:sig)."
     found = differences(joined(scores), p)
-    fig, axes = plt.subplots(1, len(CONTRASTS), figsize=(7.5, 2.8), sharey=True)
+    cells = len(found)//len(CONTRASTS)
+    fig, axes = plt.subplots(1, len(CONTRASTS), figsize=(7.5, .88 + .24*cells), sharey=True)
     for ax, (a, b) in zip(axes, CONTRASTS, strict=True):
         draw_contrast(ax, found[(found.a == a) & (found.b == b)])
-    axes[0].invert_yaxis()
+    axes[0].set_ylim(cells - .65, -.35)
     lines = [Line2D([], [], c='0.4', lw=lw, label=label) for label, lw in WIDTHS.items()]
     handles = legend_of(*verdicts_of(found)) + lines
     axes[-1].legend(handles=handles, loc='center left', bbox_to_anchor=(1, .5))

@@ -155,7 +155,9 @@ def draw_head(
     for i, domain in enumerate(p.domains):
         name = domain.replace('-', '\n') # no wider than its columns
         ax.text((i + .5)*len(p.splits) - .5, -2.6, name, weight='bold', ha='center', va='bottom')
-    labels = {word: f'{word}; cell: {cell}' for word, cell in zip(WORDS, VERDICTS, strict=True)}
+    counts = verdicts.value_counts().reindex(WORDS, fill_value=0)
+    rows = zip(counts.items(), VERDICTS, strict=True)
+    labels = {word: f'{n} {word}; cell: {cell}' for (word, n), cell in rows}
     if (verdicts == NOT_RUN.label).any(): labels[NOT_RUN.label] = WITHOUT
     handles = legend_of(*map(MARKED.get, labels)) + [plt.Line2D([], [], c='0.8', lw=.6)]
     ax.legend(handles, [*labels.values(), NO_MARK], ncols=2, loc='lower left',
@@ -167,15 +169,19 @@ def plot(
     p:Page, # the run
 ) -> dict:  # label -> Figure
     "One row a claim, one mark a cell (fig:claims, ours)."
-    found = grouped(scores)
+    order = list(MARKED).index
+    found = grouped(scores).sort_values('verdict', key=lambda x: x.map(order), kind='stable')
     cells = scores['claim-cells']
     y = 0
     height = len(found) + found.section.nunique()
     fig, ax = plt.subplots(figsize=(7.5, .27*height + .9))
     draw_head(ax, p, found.verdict)
     for name in [name for name in SECTIONS if name in set(found.section)]:
-        ax.text(ID_AT, y, name, weight='bold', va='center')
-        for claim in found[found.section == name].itertuples():
+        mine = found[found.section == name]
+        judged = mine.verdict[mine.verdict != NOT_RUN.label]
+        count = f'{(judged == CONFIRMED).sum()} of {len(judged)} confirmed' if len(judged) else NOT_RUN.label
+        ax.text(ID_AT, y, f'{name}: {count}', weight='bold', va='center')
+        for claim in mine.itertuples():
             y += 1
             draw_claim(ax, y, claim, cells[cells.id == claim.id], columns_of(p))
         y += 1

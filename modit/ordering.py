@@ -166,7 +166,7 @@ def pattern_pools(
     normal_share=0., # share of normal items in each pool
     rng=None,  # NumPy generator, draws the normal items
 ) -> dict:     # pattern -> item ids
-    "Items that each pattern's groups are drawn from (Algorithm 1, lines 2-4); raises `ValueError` for none."
+    "Pool of items of each pattern (Algorithm 1, lines 2-4); raises `ValueError` if no pattern has enough."
     mine = corpus.role == ROLES.index(role)
     pools = {}
     positives = by_pattern(corpus.pattern, mine & corpus.attribute)

@@ -235,10 +235,10 @@ HEAD = (
     'items over cases too). A claim with two contrasts counts by its weaker one. Real data: two domains of '
     'WordNet, one of tweets, icons and branches of WordNet in two kinds of vectors each.')
 ABOUT = (
-    "Statements by what they speak of: the paper's in three classes, and our own. Confirmed: significant in "
-    'as many cells as the statement asks for; opposite: not confirmed, and more cells significantly '
-    'against it than for it; not seen at this scale: the rest. A second world is drawn from another seed, '
-    'with no constant chosen again.')
+    "Statements by subject: the paper's in three classes, and our own. Confirmed: as many cells as the "
+    'statement asks for support it significantly. Opposite: not confirmed, and more cells contradict it '
+    'significantly than support it. Not seen at this scale: all other statements. The second world is drawn '
+    'from another seed, with the same constants.')
 ABOUT_REAL = (
     'The same for real data: WordNet and its branches, tweets, icons. '
     'Confirmed: by each profile that judged the statement.')

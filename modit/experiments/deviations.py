@@ -168,8 +168,8 @@ def claims(scores, p): return [] # none: no statement of the paper is judged
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c048
 HEADINGS = dict(zip(STATUSES, (
-    ('Changed on purpose', 'The paper says how, and here it is done in another way.'),
-    ('Forced by size', 'Everything is to run on a laptop. The sizes side by side are at the end.'),
+    ('Changed on purpose', 'The paper describes these things, and we do them in another way.'),
+    ('Forced by size', 'Everything has to run on a laptop. The last section compares the sizes.'),
     ('Open in the paper', 'The paper gives no detail, so a choice had to be made.')), strict=True))
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c050
@@ -178,8 +178,8 @@ ABOUT = """# What differs from the paper
 {total} things differ. Changed on purpose: {n[0]}; forced by size: {n[1]}; \
 open in the paper, so that a choice had to be made: {n[2]}.
 
-Each row has what the paper says, what is done here at profile `{profile}`, why, and the pages that \
-measured, explain or hold it. A list with slashes has one value a domain. {page} writes this text; its \
+Each row says what the paper does, what is done here at profile `{profile}`, why, and the pages that \
+measured, explain or hold it. A list with slashes has one value per domain. {page} writes this text; its \
 numbers are read from the settings, the code and the committed scores. The paper's data are private, so \
 values of Joint cannot be compared with the paper's; directions can. The words, D1 to D4 and CPT among \
 them, are explained in [vocabulary](../nbs/000_vocabulary.ipynb).

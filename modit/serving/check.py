@@ -76,7 +76,7 @@ def expect(
     corpus,     # Corpus
     s:Settings, # k, valid_cases and what cases are made of
 ) -> Expectation:
-    "What there is to gain on a domain; raises `ValueError` when it has no validation cases."
+    "How much a model could gain on a domain; raises `ValueError` if it has no validation cases."
     return Expectation(_density_facts(corpus, s), _predictor_scores(corpus, s), _static_queries(corpus, s))
 
 # %% ../../nbs/serving/259_check.ipynb #c031
@@ -105,7 +105,7 @@ def readings(
     room = _judged(gain, 'whether there is room for a model', 'there is room for a model',
                    f'{in_patterns(gain[-1])} show no significant gain of the tail over averaging')
     step = _judged(_gain(hopes.cases, 'tail', 'probe'), 'which is better', 'less than the tail',
-                   'a step along one direction may do as well')
+                   'a step along one direction may be as good')
     over = in_cases(hopes.cases.pattern[hopes.cases.method == 'average'], hopes.facts['trained'])
     return [f'{base:.1%} of the items are positive, and {near:.1%} of the neighbours of positives: '
             f'the embedding {sees} the attribute',
@@ -135,7 +135,7 @@ def _measured(domain, s):
 # %% ../../nbs/serving/259_check.ipynb #c041
 def check_folder(
     path,            # of a domain
-    profile='mini',  # what the folder does not say
+    profile='mini',  # for settings that the folder does not have
     threshold=None,  # lowest score of a positive, kept in the folder
     scorer='column', # or module:function, for what is not labelled
     dim=None,        # that a model wants

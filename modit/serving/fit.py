@@ -141,8 +141,8 @@ def fit(
     folders,        # paths of one or several domains
     profile='mini', # of settings.ini
     stage='adaptive', # the last stage: sft, or a preference variant
-    to=None,        # where the models' folders shall lie; None: each in its domain's folder
-    **overrides,    # settings that shall differ
+    to=None,        # folder for the models; None: each model in its domain's folder
+    **overrides,    # settings to change
 ) -> list:          # a Retriever for each folder
     """Train on folders of one's own and save a model for each; raises `ValueError` before it trains.
 
@@ -170,7 +170,7 @@ def fit(
 def evaluate(
     model,       # folder of a model, or of a domain
     items=None,  # folder of its domain; None: the folder above
-    asked=None,  # share, step or own, to be measured beside what is served
+    asked=None,  # share, step or own: moves to score in addition to the served query
     **overrides, # settings that shall differ, such as full_cases or a scorer
 ) -> pd.DataFrame: # split, what, attr, same, joint, over: in percent, with intervals
     "Score a model on its held-out cases; raises `ValueError` for other data than it was fitted on."

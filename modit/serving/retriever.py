@@ -105,13 +105,13 @@ def seed_vectors(
     self:Retriever,
     seeds, # ids, or vectors (n, d)
 ) -> tuple[np.ndarray, np.ndarray]: # (n, d) unit rows; (n,) rows of the catalogue, -1 for a vector
-    """Read seeds; raises `ValueError` for what cannot be one.
+    """Read seeds; raises `ValueError` for invalid seeds.
 
     >>> x, rows = shoes.seed_vectors(['shoe1', 'shoe2'])
     >>> x.shape, rows.tolist()
     ((2, 16), [1, 2])
     """
-    either = f'seeds: neither ids nor vectors of {self.settings.dim} numbers; give a list of one of both'
+    either = f'seeds: neither ids nor vectors of {self.settings.dim} numbers; give a list of one kind'
     try: seeds = np.asarray(seeds)
     except ValueError: raise ValueError(either) from None # lists of several lengths
     require(seeds.dtype.kind in {0: 'fiuUT', 1: 'fiuUTO'}.get(seeds.ndim, 'fiu'), either) # numbers or texts
@@ -156,7 +156,7 @@ def queries(
 # %% ../../nbs/serving/257_retriever.ipynb #c025n
 @patch
 def _moves(self:Retriever, x, given):
-    "Split of seeds (n, d); share, step, own: given, else as validation chose; warns of a new kind."
+    "Split and moves of seeds (n, d): given moves, else those chosen on validation; warns of a new kind."
     near, = nearest_centroid(normalize(x.mean(0, keepdims=True)), self.facts['centroids'])
     split = 'item' if near in self.about['trained'] else 'pattern'
     chosen = self.about['moves']['served'][split]
@@ -169,7 +169,7 @@ def _moves(self:Retriever, x, given):
 # %% ../../nbs/serving/257_retriever.ipynb #c025q
 @patch
 def _parts(self:Retriever, x, rows, scale=None, share=1., step=0., own=0.):
-    "What the query of seeds is the sum of."
+    "The vectors whose sum is the query of the seeds."
     mean = away = normalize(x.mean(0, keepdims=True))
     query = self.queries([x], scale) if share or (scale is not None and not self.model) else mean
     if own:
@@ -181,7 +181,7 @@ def _parts(self:Retriever, x, rows, scale=None, share=1., step=0., own=0.):
 # %% ../../nbs/serving/257_retriever.ipynb #q002
 @patch
 def _question(self:Retriever, seeds, scale, options):
-    "Seeds (n, d), their rows, wishes, moves, and what the query is the sum of."
+    "Seeds (n, d), their rows, wishes, moves, and the vectors whose sum is the query."
     x, rows = self.seed_vectors(seeds)
     shape, given = split_options(options)
     split, moves = self._moves(x, given)
@@ -217,7 +217,7 @@ def expand(
     seeds,      # 1 to m ids or vectors; of more, the policy reads m
     k=100,      # items to return
     scale=None, # guidance scale, by default the serving scale
-    explain=False, # add columns that say what of a score came from where
+    explain=False, # add a column for each part of the score
     **options,  # share, step and own, else as validation chose for the kind; and wishes of page shape
 ) -> pd.DataFrame: # id, score, predicted density, nearest pattern, and text where there is one; best first
     """More items like the seeds, with the attribute. `_question` makes the query, `shaped_list` the list.
@@ -287,8 +287,8 @@ def over(
 def untrained(
     cls:Retriever,
     folder,         # of a domain: embeddings, ids, labels
-    profile='mini', # what the folder does not say
-    **overrides,    # settings that shall differ
+    profile='mini', # for settings that the folder does not have
+    **overrides,    # settings to change
 ) -> Retriever:
     """A retriever of a folder without any training (ours); raises `ValueError` for an unsound folder.
 

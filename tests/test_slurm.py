@@ -123,7 +123,7 @@ def test_a_run_that_loses_jobs_memory_and_the_controller_ends_the_same(slurm, wh
 
 
 CURVE = dict(pretrain_steps=60, pretrain_micro_batch=16, checkpoint_every=5)  # half of a batch each
-STAGE = ('-m', 'modit.run.command', 'stage', 'pretrained', '--profile', 'smoke',
+STAGE = ('-m', 'modit.cli.command', 'stage', 'pretrained', '--profile', 'smoke',
          '--overrides', json.dumps(CURVE))
 LAUNCH = ('-m', 'accelerate.commands.launch', '--cpu', '--num_processes', '2', '--num_machines', '1',
           '--mixed_precision', 'no', '--dynamo_backend', 'no')
@@ -143,7 +143,7 @@ def test_a_stage_of_two_processes_in_one_job_is_killed_and_ends_as_one(slurm, tm
     subprocess.run([sys.executable, *STAGE], cwd=copy, env=usual, check=True, stdout=subprocess.DEVNULL)
     job = submit(copy, slurm, *LAUNCH, *STAGE)
     while job.poll() is None and not [*copy.rglob('checkpoint.safetensors')]: time.sleep(.02)
-    os.kill(max(processes(copy, '-m', 'modit.run.command', 'stage')), signal.SIGKILL)  # the last is a rank
+    os.kill(max(processes(copy, '-m', 'modit.cli.command', 'stage')), signal.SIGKILL)  # the last is a rank
     said = '\n'.join(path.read_text() for path in copy.glob('*.log'))
     assert job.wait(PATIENCE) != 0, said
     assert submit(copy, slurm, *LAUNCH, *STAGE).wait(PATIENCE) == 0, said

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from conftest import ROOT, begun, copy_repository, environment, results
-from modit.run.cluster import TRAINING, asked_of_slurm
+from modit.run.cluster import TRAINING, slurm_resources
 from modit.run.graph import main_stages, page_job, stage_jobs
 from modit.settings import load_settings
 from modit.store import load_arrays
@@ -31,8 +31,8 @@ def test_what_trains_asks_for_an_accelerator_and_nothing_else_does():
     jobs = [*stage_jobs(s, main_stages(s), 2).values(), page_job(s, 'main', seed=1), page_job(s, 'order')]
     for name in (job.name for job in jobs):
         trains = name.startswith(('pretrained', 'cpt', 'sft', 'hppo', 'run_320_main'))
-        assert asked_of_slurm(name, 'gpu=a100') == (dict(gpu=1, slurm_partition='a100') if trains else {})
-        assert asked_of_slurm(name, '') == {}
+        assert slurm_resources(name, 'gpu=a100') == (dict(gpu=1, slurm_partition='a100') if trains else {})
+        assert slurm_resources(name, '') == {}
     assert {word.split('_')[0] for word in TRAINING} == {'pretrained', 'cpt', 'sft', 'hppo', 'run'}
 
 

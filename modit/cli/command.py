@@ -157,7 +157,7 @@ _WANTED = {'invalid int value:': 'expected a whole number, got',
 class _Parser(ArgumentParser): # of one command
     def error(self, message):
         "Print one line about the wrong argument and exit with status 2."
-        for said, wanted in _WANTED.items(): message = message.replace(said, wanted)
+        for start, wanted in _WANTED.items(): message = message.replace(start, wanted)
         self.exit(2, f'modit: {message}; see {self.prog} --help\n')
 
 # %% ../../nbs/cli/279_command.ipynb #c048

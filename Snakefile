@@ -5,7 +5,7 @@
 # lines of every experiment page, READS and SCORES; page graph turns them into the jobs that are rules here.
 # The path of every stage bears a key of the settings, the code and the parents it was made from: a file that
 # exists is up to date, whatever its age, so inputs are `ancient`. Stages write a file whole or not at all.
-from modit.run.cluster import asked_of_slurm
+from modit.run.cluster import slurm_resources
 from modit.run.graph import MAIN_VARIANTS, main_stages, page_job, stage_jobs
 from modit.run.notebooks import experiments
 from modit.run.page import of_paper, usual_profile
@@ -47,7 +47,7 @@ for job in STAGES.values():
         input: [ancient(path) for path in job.inputs]
         output: job.output
         params: command=job.command
-        resources: **asked_of_slurm(job.name)
+        resources: **slurm_resources(job.name)
         priority: 0 if job.name.startswith(('hppo', *MAIN_VARIANTS)) else 1  # first what others wait for
         shell: '{params.command}'
 
@@ -58,5 +58,5 @@ for job in RUNS.values():
         output: job.output
         log: job.log
         params: command=job.command
-        resources: **asked_of_slurm(job.name)
+        resources: **slurm_resources(job.name)
         shell: '{params.command}'

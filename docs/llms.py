@@ -24,7 +24,8 @@ Notebooks in `nbs/` are the source, `modit/` is exported from them. Without trai
 """
 ROOMS = {'.': 'The method', 'data': 'Data', 'index': 'Indexes', 'serving': 'Serving',
          'report': 'Statistics and tables', 'run': 'Running', 'cost': 'Cost',
-         'experiments/lib': 'What experiments share', 'experiments': 'Experiments, each a question'}
+         'cli': 'Command line', 'experiments/lib': 'What experiments share',
+         'experiments': 'Experiments, each a question'}
 
 
 def plain(text): return re.sub(r'\[([^]]*)\]\([^)]*\)', r'\1', text) # links are relative to the page

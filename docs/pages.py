@@ -30,8 +30,8 @@ SECTIONS = dict(
         'what searches them.'),
     serving=Section('Your own models', ('serving',), 'From a folder of embeddings to a list of items.'),
     machinery=Section(
-        'Reports and machinery', ('report', 'run', 'cost'), 'From scores to tables, figures and verdicts; '
-        'what makes, stores and runs everything, and what it costs.'),
+        'Reports and machinery', ('report', 'run', 'cost', 'cli'), 'From scores to tables, figures and '
+        'verdicts; what makes, stores and runs everything, and what it costs.'),
     experiments=Section(
         'Experiments', ('experiments', 'experiments/lib'), 'One question a page: a table or a figure of the '
         'paper, or a comparison of our own, with the verdicts on its claims, and what it cannot show.'))

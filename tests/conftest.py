@@ -115,7 +115,7 @@ Figure.savefig = write
 # What a kernel would need cannot be imported.
 NO_KERNEL = WRITING + """import sys
 for name in ('papermill', 'nbclient', 'ipykernel', 'jupyter_client'): sys.modules[name] = None
-from modit.run.command import main
+from modit.cli.command import main
 main(['figures', '--profile', {profile!r}])"""
 
 

@@ -20,9 +20,9 @@ from nbformat.v4 import new_code_cell, new_notebook
 from tqdm import tqdm
 
 from conftest import ROOT, environment, two_at_a_time
-from modit.run import command
+from modit.cli import command
 from modit.run import page as pages
-from modit.run.command import main
+from modit.cli.command import main
 from modit.model import new_model
 from modit.run.notebooks import check_parameters, execute, notebook_parameters, page_constant
 from modit.ordering import Corpus, draw_groups, pattern_pools
@@ -274,7 +274,7 @@ def test_what_breaks_off_a_bar_is_told_on_a_line_of_its_own(monkeypatch, capsys,
 
 
 def test_a_mistake_ends_the_process_with_2():
-    command = [sys.executable, '-c', 'from modit.run.command import main; main()', 'stage', 'nothing']
+    command = [sys.executable, '-c', 'from modit.cli.command import main; main()', 'stage', 'nothing']
     run = subprocess.run(command, cwd=ROOT, env=environment(ROOT), capture_output=True, text=True)
     assert (run.returncode, run.stdout) == (2, '') and run.stderr.startswith('modit: stage')
     assert run.stderr.strip().count('\n') == 0

@@ -100,7 +100,7 @@ def test_page(page_runs, page):
 
 
 def test_experiment_at_smoke(changed_experiment):
-    command = [sys.executable, '-m', 'modit.run.command', 'run', changed_experiment.stem]
+    command = [sys.executable, '-m', 'modit.cli.command', 'run', changed_experiment.stem]
     run = subprocess.run([*command, '--profile', 'smoke', '--fresh'], cwd=ROOT, env=environment(ROOT),
                          capture_output=True, text=True)
     assert run.returncode == 0, f'{changed_experiment.name} failed:\n{run.stderr[-3000:]}'

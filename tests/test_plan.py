@@ -16,7 +16,7 @@ from modit.flow import flow_loss
 from modit.index.engines import empty_lists
 from modit.model import new_model
 from modit.pretrain import continuation_rows
-from modit.run.command import main
+from modit.cli.command import main
 from modit.serving.proposal import settings_of
 from modit.settings import load_settings, override
 from modit.sphere import sample_sphere

@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT, copy_repository, run_python
 from modit.run.graph import main_stages, page_job, stage_jobs
 from modit.run.notebooks import experiment_path
-from modit.run.replicate import ANEW, SECOND, second_jobs
+from modit.run.replicate import SECOND, SECOND_PAGES, second_jobs
 from modit.settings import load_settings
 
 pytestmark = pytest.mark.slow
@@ -16,11 +16,11 @@ LENT = ('data', 'order')  # scores of the first world that stand for a second on
 
 def test_no_job_takes_anything_from_the_first_world():
     s = load_settings('smoke')
-    pages = [page_job(s, experiment_path(name).stem) for name in ANEW]
+    pages = [page_job(s, experiment_path(name).stem) for name in SECOND_PAGES]
     first = {*stage_jobs(s, main_stages(s)), *(job.output for job in pages)}
     stages, pages = second_jobs('smoke')
     jobs = stages | pages
-    assert len(pages) == len(ANEW) and not first & set(jobs)
+    assert len(pages) == len(SECOND_PAGES) and not first & set(jobs)
     assert len({job.name for job in jobs.values()}) == len(jobs)
     for job in jobs.values():
         assert set(job.inputs) <= set(jobs) and f'"seed": {SECOND}' in job.command

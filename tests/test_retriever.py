@@ -31,7 +31,7 @@ from modit.data.synth import make_domain, make_world
 
 TINY = dict(pretrain_steps=6, hppo_cases=16, train_rows=[200], checkpoint_every=2)
 PLAIN = dict(share=1., step=0., own=0.)  # the policy's query as it is
-COMMAND = 'from modit.run.command import main; main()'
+COMMAND = 'from modit.cli.command import main; main()'
 HEARS = 'import signal; signal.signal(signal.SIGINT, signal.default_int_handler)' # also in the background
 
 

@@ -25,7 +25,7 @@ from modit.run.page import is_ledger, open_page
 
 pytestmark = pytest.mark.slow
 LIMIT = 900  # seconds for one uninterrupted run
-COMMAND = 'from modit.run.command import main; main()'
+COMMAND = 'from modit.cli.command import main; main()'
 
 
 def start(copy, *argv):

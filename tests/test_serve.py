@@ -24,7 +24,7 @@ from browser import Browser, find_browser
 from conftest import ROOT, environment
 from modit.data.folder import write_folder
 from modit.data.synth import make_domain, make_world
-from modit.run.command import main
+from modit.cli.command import main
 from modit.serving.lists import REFUSED as ERRORS, answer_line, refusal
 from modit.serving.retriever import Retriever
 from modit.settings import load_settings
@@ -32,7 +32,7 @@ from modit.settings import load_settings
 tornado = pytest.importorskip('tornado', reason="serve needs tornado; pip install 'modit[serve]'")
 from modit.serving import serve as page  # noqa: E402
 
-COMMAND = 'from modit.run.command import main; main()'
+COMMAND = 'from modit.cli.command import main; main()'
 TOKEN = 'a token of some length'
 BAD = '<img src=x onerror="document.title=1">'  # in every text
 PNG = base64.b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9'

@@ -12,7 +12,7 @@ import pytest
 
 from modit import synthetic_domain
 from modit.data.folder import write_folder
-from modit.run.command import main
+from modit.cli.command import main
 from modit.serving import catalogue
 from modit.serving.catalogue import OneQuery
 from modit.serving.forecast import fit_forecast, forecast

@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from conftest import ROOT, environment
-from modit.run import command, pipeline, shards
+from modit.cli import command
+from modit.run import pipeline, shards
 from modit.index import milvus
 from modit.candidates import Pool, labelled_pool
 from modit.run.graph import main_stages, stage_jobs

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from conftest import ROOT, begun, copy_repository, environment, results
-from modit.run.cluster import TRAINING, asked_of_slurm
+from modit.run.cluster import TRAINING, slurm_resources
 from modit.run.graph import main_stages, page_job, stage_jobs
 from modit.settings import load_settings
 from modit.store import load_arrays
@@ -31,8 +31,8 @@ def test_what_trains_asks_for_an_accelerator_and_nothing_else_does():
     jobs = [*stage_jobs(s, main_stages(s), 2).values(), page_job(s, 'main', seed=1), page_job(s, 'order')]
     for name in (job.name for job in jobs):
         trains = name.startswith(('pretrained', 'cpt', 'sft', 'hppo', 'run_320_main'))
-        assert asked_of_slurm(name, 'gpu=a100') == (dict(gpu=1, slurm_partition='a100') if trains else {})
-        assert asked_of_slurm(name, '') == {}
+        assert slurm_resources(name, 'gpu=a100') == (dict(gpu=1, slurm_partition='a100') if trains else {})
+        assert slurm_resources(name, '') == {}
     assert {word.split('_')[0] for word in TRAINING} == {'pretrained', 'cpt', 'sft', 'hppo', 'run'}
 
 
@@ -123,7 +123,7 @@ def test_a_run_that_loses_jobs_memory_and_the_controller_ends_the_same(slurm, wh
 
 
 CURVE = dict(pretrain_steps=60, pretrain_micro_batch=16, checkpoint_every=5)  # half of a batch each
-STAGE = ('-m', 'modit.run.command', 'stage', 'pretrained', '--profile', 'smoke',
+STAGE = ('-m', 'modit.cli.command', 'stage', 'pretrained', '--profile', 'smoke',
          '--overrides', json.dumps(CURVE))
 LAUNCH = ('-m', 'accelerate.commands.launch', '--cpu', '--num_processes', '2', '--num_machines', '1',
           '--mixed_precision', 'no', '--dynamo_backend', 'no')
@@ -143,7 +143,7 @@ def test_a_stage_of_two_processes_in_one_job_is_killed_and_ends_as_one(slurm, tm
     subprocess.run([sys.executable, *STAGE], cwd=copy, env=usual, check=True, stdout=subprocess.DEVNULL)
     job = submit(copy, slurm, *LAUNCH, *STAGE)
     while job.poll() is None and not [*copy.rglob('checkpoint.safetensors')]: time.sleep(.02)
-    os.kill(max(processes(copy, '-m', 'modit.run.command', 'stage')), signal.SIGKILL)  # the last is a rank
+    os.kill(max(processes(copy, '-m', 'modit.cli.command', 'stage')), signal.SIGKILL)  # the last is a rank
     said = '\n'.join(path.read_text() for path in copy.glob('*.log'))
     assert job.wait(PATIENCE) != 0, said
     assert submit(copy, slurm, *LAUNCH, *STAGE).wait(PATIENCE) == 0, said

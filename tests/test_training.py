@@ -35,7 +35,7 @@ def done(words, runs, launcher=()):
 @pytest.fixture(scope='module')
 def stores(tmp_path_factory):
     "A preference run and all before it: made by one process, and by two."
-    words = ['-m', 'modit.run.command', 'stage', 'adaptive', 'D4', '--profile', 'smoke']
+    words = ['-m', 'modit.cli.command', 'stage', 'adaptive', 'D4', '--profile', 'smoke']
     words += ['--overrides', json.dumps(TINY | HALF)]
     one, two = tmp_path_factory.mktemp('one'), tmp_path_factory.mktemp('two')
     with ThreadPoolExecutor(2) as pool:
@@ -122,7 +122,7 @@ def test_a_checkpoint_goes_on_with_another_number_of_processes(tmp_path):
 BAD = """
 import math, os, sys
 from importlib import import_module
-from modit.run.command import main
+from modit.cli.command import main
 
 pretrain = import_module('modit.pretrain') # the module; modit.pretrain is its function
 usual, asked = pretrain.continuation_loss, []

@@ -22,7 +22,7 @@ from modit.serving.proposal import settings_of
 from modit.serving.retriever import Retriever
 from modit.settings import load_settings
 
-COMMAND = 'from modit.run.command import main; main()'
+COMMAND = 'from modit.cli.command import main; main()'
 TINY = dict(pretrain_steps=4, hppo_cases=16, train_rows=[100], batch=16)
 
 

@@ -71,13 +71,13 @@ def in_counts(
 # %% ../../nbs/experiments/500_claims.ipynb #h005
 def by_split(
     cells,       # of one claim
-    apart=False, # name the splits even where their counts are the same
+    always=False, # name the splits even where their counts are the same
 ) -> str:
     "The counts of a claim, split by split where they differ."
     if not len(cells): return NOT_RUN.label
     words = {part: in_counts(cells.verdict[cells.split == split]) for split, part in PARTS.items()
              if (cells.split == split).any()}
-    if len(set(words.values())) == 1 and not apart: return in_counts(cells.verdict)
+    if len(set(words.values())) == 1 and not always: return in_counts(cells.verdict)
     return '; '.join(f'{part}: {text}' for part, text in words.items())
 
 # %% ../../nbs/experiments/500_claims.ipynb #h007
@@ -104,7 +104,7 @@ def headlines(
     for name, statement in HEADLINES.items():
         found, other = (x[x.id == name] for x in (cells, real.get('claim-cells', cells[:0])))
         rows.append({'the paper says': f'{statement} ({name})', synthetic: by_split(found),
-                     'real data, items / new patterns': by_split(other, apart=True)})
+                     'real data, items / new patterns': by_split(other, always=True)})
     return pd.DataFrame(rows)
 
 # %% ../../nbs/experiments/500_claims.ipynb #c015
@@ -226,8 +226,8 @@ def every_claim(
     ratio = found.id.map(sizes(found, scores['claim-cells']))
     more = {'size': ratio.map('{:.2f}'.format, na_action='ignore'),
             'real data': found.id.map(on_real_data().set_index('id').words), 'run': 'modit run ' + found.page}
-    told = found.assign(**more).reindex(columns=columns)
-    return Table(told.fillna({'size': '', 'real data': '', 'shown': '', 'why': ''}), CAPTION)
+    rows = found.assign(**more).reindex(columns=columns)
+    return Table(rows.fillna({'size': '', 'real data': '', 'shown': '', 'why': ''}), CAPTION)
 
 # %% ../../nbs/experiments/500_claims.ipynb #h010
 HEAD = (

@@ -26,8 +26,8 @@ from ..report.verdicts import aside, draw_differences
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c007
 READS = ('validation',)
-SCORES = ('frontier', 'told_dial')
-LOOKS = {'told': ('Conditioned policy', 'green', 'P')}
+SCORES = ('frontier', 'conditioned_dial')
+LOOKS = {'conditioned': ('Conditioned policy', 'green', 'P')}
 STOPPED = ('sft', 'off_policy', 'adaptive', 'pareto', 'pareto_eps') # as validation left them
 THROUGH = ('adaptive_through', 'pareto_through') # after the last round
 STEPPED = ('rocchio', 'ridge_map', 'probe')      # baselines, from the average on
@@ -67,7 +67,7 @@ def step_answers(
 # %% ../../nbs/experiments/465_frontier.ipynb #t007
 def make_conditioned(
     s:Settings, # of the preference stage
-    stage:str,  # told
+    stage:str,  # conditioned
     domain:str, # its name
     path,       # of the result
 ):
@@ -83,10 +83,10 @@ def conditioned_answers(
     corpus, # Corpus
 ) -> dict:  # (kind, dial) -> function from Cases to queries
     "The conditioned policy at every weight."
-    policy = get_model(p.s, 'told', corpus.name)
+    policy = get_model(p.s, 'conditioned', corpus.name)
     @torch.no_grad()
     def answer(weight, cases): return serve(conditioned(policy, weight, p.s.prefix_len), corpus, cases, p.s)
-    return {('told', weight): partial(answer, weight) for weight in p.weights}
+    return {('conditioned', weight): partial(answer, weight) for weight in p.weights}
 
 # %% ../../nbs/experiments/465_frontier.ipynb #t011
 def score_dials(
@@ -103,30 +103,30 @@ def score_dials(
 # %% ../../nbs/experiments/465_frontier.ipynb #21c6cd88
 def run(
     p:Page, # scales, weights
-) -> dict:  # frontier, told_dial: per-case scores by kind and dial
+) -> dict:  # frontier, conditioned_dial: per-case scores by kind and dial
     "Score every method along its dial."
     rows = []
-    told = []
+    conditioned_rows = []
     for name in p.domains:
         corpus = get_corpus(p.s, name)
         rows.append(score_dials(p, corpus, model_answers(p, corpus) | step_answers(p, corpus)))
-        told.append(score_dials(p, corpus, conditioned_answers(p, corpus)))
-    told = pd.concat(told, ignore_index=True)
-    told.insert(4, 'kind', told.pop('kind'))
-    return dict(frontier=pd.concat(rows, ignore_index=True), told_dial=told)
+        conditioned_rows.append(score_dials(p, corpus, conditioned_answers(p, corpus)))
+    dial = pd.concat(conditioned_rows, ignore_index=True)
+    dial.insert(4, 'kind', dial.pop('kind'))
+    return dict(frontier=pd.concat(rows, ignore_index=True), conditioned_dial=dial)
 
 # %% ../../nbs/experiments/465_frontier.ipynb #2bc978fc
 def curves(
     scores, # of `run`, with the validation of the main experiment
 ) -> pd.DataFrame: # per-case scores by kind and dial
     "The scores with the ends of the dials, and with HPPO."
-    rows = pd.concat([scores['frontier'], scores['told_dial']], ignore_index=True)
+    rows = pd.concat([scores['frontier'], scores['conditioned_dial']], ignore_index=True)
     start = rows[rows.kind == 'average']
     best = rows[rows.kind == rows.domain.map(best_variants(scores['validation']))].assign(kind='hppo')
     return pd.concat([rows, best, *(start.assign(kind=kind) for kind in STEPPED)], ignore_index=True)
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c027
-COLUMNS = ('average', *STEPPED, *STOPPED, *THROUGH, 'hppo', 'told')
+COLUMNS = ('average', *STEPPED, *STOPPED, *THROUGH, 'hppo', 'conditioned')
 
 def table(
     scores, # of `run`, with the validation of the main experiment
@@ -164,7 +164,7 @@ def plot_curves(
     return fig
 
 # %% ../../nbs/experiments/465_frontier.ipynb #t031
-BESIDE = ('average', 'probe', 'sft', 'hppo', 'told')
+BESIDE = ('average', 'probe', 'sft', 'hppo', 'conditioned')
 
 def plot_conditioned(
     cases, # of `curves`
@@ -178,8 +178,8 @@ def plot_conditioned(
         for kind in BESIDE:
             thin = dict(ls='-', lw=.9, ms=5 if kind == 'average' else 3)
             ax.plot(means.loc[kind].same, means.loc[kind].joint, **look(kind).style | thin)
-        trained = means.loc['told'].reindex([0., 1.])
-        ax.plot(trained.same, trained.joint, **look('told').style | dict(ms=6))
+        trained = means.loc['conditioned'].reindex([0., 1.])
+        ax.plot(trained.same, trained.joint, **look('conditioned').style | dict(ms=6))
     legend_beside(axes, *BESIDE, title='Large: trained\nobjectives')
     return fig
 
@@ -211,7 +211,7 @@ def plot(
 ) -> dict:  # label -> Figure
     "Joint against Same along every dial, and the areas (ours)."
     cases = curves(scores)
-    return {'fig-frontier': plot_curves(cases, p), 'fig-told': plot_conditioned(cases, p),
+    return {'fig-frontier': plot_curves(cases, p), 'fig-conditioned': plot_conditioned(cases, p),
             'fig-area': plot_areas(cases, best_variants(scores['validation']), p)}
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c037
@@ -225,5 +225,5 @@ def claims(
     ahead = area_contrasts(cases, [('hppo', kind) for kind in STEPPED], p.s)
     found = [judge('B09', weakest_in_each_cell(*ahead))]
     if not len(d13): return found
-    filtered, two_objectives = area_contrasts(d13, [THROUGH[::-1], ('told', 'hppo')], p.s)
+    filtered, two_objectives = area_contrasts(d13, [THROUGH[::-1], ('conditioned', 'hppo')], p.s)
     return [*found, judge('B08', filtered), judge('B12', two_objectives)]

@@ -2,7 +2,8 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'RUNS', 'COLUMNS', 'CLAIMED', 'richer', 'longer', 'redrawn', 'make_fewer', 'runs_of',
-           'seen_patterns', 'run', 'beside', 'lots', 'table', 'plot_lots', 'plot', 'claims', 'whose', 'reasons']
+           'seen_patterns', 'run', 'beside', 'item_gap', 'table', 'plot_seen_patterns', 'plot', 'claims', 'seen_reason',
+           'reasons']
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c004
 import matplotlib.pyplot as plt
@@ -10,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from .lib.evidence import differs, missing, mostly
-from .lib.fewer import PART, by_lot, lot, of_fewer, prefer_fewer
+from .lib.fewer import PART, of_fewer, pattern_stream, prefer_fewer, seen_minus_unseen
 from ..run.pipeline import get_corpus, get_history, get_model, get_pool, save_run
 from ..run.pipeline import preference_settings
 from ..report.looks import BLACK, LIGHT, Look, legend_of, look
@@ -59,7 +60,7 @@ def seen_patterns(
 ) -> np.ndarray: # of pattern numbers
     "The patterns of the cases that a round sees."
     pool = get_pool(s, domain)
-    if stage == 'fewer': pool = of_fewer(pool, lot(preference_settings(s), domain))
+    if stage == 'fewer': pool = of_fewer(pool, pattern_stream(preference_settings(s), domain))
     return np.unique(pool.cases.pattern)
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c012
@@ -71,8 +72,8 @@ def run(
     for name in p.domains:
         corpus = get_corpus(p.s, name)
         for method, (s, stage) in runs_of(p.s).items():
-            said = get_history(s, name, stage)
-            chosen = said[said.chosen].iloc[0]
+            history = get_history(s, name, stage)
+            chosen = history[history.chosen].iloc[0]
             found = p.score(corpus, {method: get_model(s, stage, name)})
             drawn = found.pattern.isin(seen_patterns(s, stage, name))
             rows.append(found.assign(drawn=drawn, step=chosen.step, kept=chosen.kept))
@@ -89,13 +90,13 @@ def beside(
     return pd.concat([main[main.method.isin(COLUMNS)], scores['labelled']], ignore_index=True)
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c016
-def lots(
+def item_gap(
     scores, # of `run`, with those of the main experiment
     method, # a round on fewer patterns
-) -> pd.DataFrame: # rows of `by_lot`
+) -> pd.DataFrame: # rows of `seen_minus_unseen`
     "What patterns that a round saw gain over SFT on held-out items, beyond the others."
     cases = beside(scores)
-    return by_lot(cases[cases.split == 'item'], method, 'sft')
+    return seen_minus_unseen(cases[cases.split == 'item'], method, 'sft')
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c016t
 def table(
@@ -110,15 +111,15 @@ def table(
     if 'item' not in p.splits: return found
     kept = ['domain', 'a', 'seen', 'others', 'estimate', 'low', 'high', 'units']
     of = ('fewer', 'fewer_again')
-    rows = pd.concat([lots(scores, method) for method in of])[kept].rename(columns=dict(a='method'))
+    rows = pd.concat([item_gap(scores, method) for method in of])[kept].rename(columns=dict(a='method'))
     caption = 'Gain over SFT on held-out items of patterns that a round saw, and of the others.'
-    return found | {'tab-lot': Table(rows, caption, kept[2:7])}
+    return found | {'tab-seen-patterns': Table(rows, caption, kept[2:7])}
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c023l
-def plot_lots(
-    rows, # of tab-lot, with the gain on new patterns
+def plot_seen_patterns(
+    rows, # of tab-seen-patterns, with the gain on new patterns
 ):        # matplotlib Figure
-    "Gains of patterns that a round saw, of the others, and of new ones (fig-lot, ours)."
+    "Gains of patterns that a round saw, of the others, and of new ones (fig-seen-patterns, ours)."
     fig, axes = plt.subplots(1, 2, figsize=(7.5, 2.6), sharey=True)
     named = {'Seen by the round': ('o', True), 'Not seen': ('o', False), 'New patterns': ('x', True)}
     shown = [Look(name, BLACK, *mark) for name, mark in named.items()]
@@ -138,14 +139,14 @@ def plot(
     scores, # of `run`, with those of the main experiment
     p:Page, # the run
 ) -> dict:  # label -> Figure
-    "Joint minus SFT, by run and by random third (fig-labelled and fig-lot, ours)."
+    "Joint minus SFT, by run and by random third (fig-labelled, fig-seen-patterns, ours)."
     rows = contrasts(beside(scores), [(method, 'sft') for method in RUNS], p.s)
     marks = {method: look(method) for method in RUNS}
     found = {'fig-labelled': split_panels(rows, p.domains, p.splits, 'Joint minus SFT (points)', marks)}
     if set(p.splits) != {'item', 'pattern'}: return found
     new = rows[rows.split == 'pattern'].set_index(['a', 'domain']).estimate.rename('new')
-    of_lots = table(scores, p)['tab-lot'].frame.join(new, on=['method', 'domain'])
-    return found | {'fig-lot': plot_lots(of_lots)}
+    gaps = table(scores, p)['tab-seen-patterns'].frame.join(new, on=['method', 'domain'])
+    return found | {'fig-seen-patterns': plot_seen_patterns(gaps)}
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c026
 def claims(
@@ -157,17 +158,17 @@ def claims(
     found = [judge('B13', contrast(cases, 'thrice', 'off_policy', p.s))]
     new = cases[cases.split == 'pattern']
     if len(new): found.append(judge('B14', contrast(new, 'off_policy', 'fewer', p.s)))
-    if 'item' in p.splits: found.append(judge('B15', lots(scores, 'fewer_again')))
+    if 'item' in p.splits: found.append(judge('B15', item_gap(scores, 'fewer_again')))
     return found
 
 # %% ../../nbs/experiments/475_labelled.ipynb #y011
-def whose(
+def seen_reason(
     scores, # of `run`, with those of the main experiment
     rows,   # of `contrast`, the cells that a claim misses
 ) -> dict:  # explained, seen, others, lost
     "Whom a round teaches, in the domains whose new patterns a claim misses."
     lost = sorted({*rows.domain[rows.split == 'pattern']})
-    found = lots(scores, 'fewer_again').query('domain in @lost')
+    found = item_gap(scores, 'fewer_again').query('domain in @lost')
     alone = (rows.split == 'pattern').all() # no items are missed
     taught = bool(alone and mostly(found.verdict == 'for'))
     return dict(explained=taught, seen=found.seen, others=found.others, lost=lost)
@@ -189,9 +190,9 @@ def reasons(
     whole, part = (differs(cases, new, x, 'sft', p.s).estimate for x in ('off_policy', 'fewer'))
     found = dict(B13=dict(explained=mostly(fewer.verdict == 'for'), gain=more.estimate),
                  B14=dict(explained=False, lost=new.domain, gain=whole, less=part),
-                 C04=whose(scores, missing(contrast(main, 'hppo', 'sft', p.s))),
-                 C11=whose(scores, missing(contrast(cases, 'off_policy', 'sft', p.s))))
+                 C04=seen_reason(scores, missing(contrast(main, 'hppo', 'sft', p.s))),
+                 C11=seen_reason(scores, missing(contrast(cases, 'off_policy', 'sft', p.s))))
     if not len(seeds): return found
     runs = [(run, 'sft') for run in seeds.method.unique() if run != 'sft']
     again = missing(contrasts(seeds, runs, p.s))
-    return found | dict(C22=whose(scores, again) | dict(gain=again.estimate))
+    return found | dict(C22=seen_reason(scores, again) | dict(gain=again.estimate))

@@ -148,9 +148,9 @@ def table(
     means = swept[['attr', 'same', 'joint', 'kept_round']].mean().reset_index()
     methods = _columns(scores['negative'], p)
     joint = by_method(scores['negative'], methods)
-    told = f'The filter tolerance on {p.domains[0]}: mean scores and the round that validation kept.'
+    caption = f'The filter tolerance on {p.domains[0]}: mean scores and the round that validation kept.'
     return {'tab-negative': Table(joint, 'Joint (percent) of departures from the recipe.', methods),
-            'tab-epsilon': Table(means, told)}
+            'tab-epsilon': Table(means, caption)}
 
 # %% ../../nbs/experiments/430_negative.ipynb #c038
 def _pairs_of(cases, p): # scores of `_departed`: each departure and its reference

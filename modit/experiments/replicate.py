@@ -26,8 +26,8 @@ def weakest(
     cells, # of the ledger
 ) -> pd.Series: # (id, domain, split) -> verdict, the weakest of what lies there
     "One verdict a cell of a claim."
-    told = cells.assign(split=cells.split.fillna(''), rank=cells.verdict.map(RANK))
-    rank = told.groupby(['id', 'domain', 'split'])['rank'].min()
+    ranked = cells.assign(split=cells.split.fillna(''), rank=cells.verdict.map(RANK))
+    rank = ranked.groupby(['id', 'domain', 'split'])['rank'].min()
     return rank.map({value: word for word, value in RANK.items()})
 
 # %% ../../nbs/experiments/495_replicate.ipynb #c012

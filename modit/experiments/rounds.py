@@ -193,10 +193,10 @@ def close_together(
 ) -> pd.DataFrame: # a row a cell
     "C15: no variant is far from another, and the filter does not gain."
     variants = [name for name, v in VARIANTS.items() if v.page == 'main' and name in set(cases.method)]
-    apart = contrasts(cases, combinations(variants, 2), s)
-    far = (apart.low > CLOSE) | (apart.high < -CLOSE)
+    differences = contrasts(cases, combinations(variants, 2), s)
+    far = (differences.low > CLOSE) | (differences.high < -CLOSE)
     return weakest_in_each_cell(
-        threshold_claim(apart, (apart[['low', 'high']].abs() < CLOSE).all(axis=1), far),
+        threshold_claim(differences, (differences[['low', 'high']].abs() < CLOSE).all(axis=1), far),
         threshold_claim(gains, gains.verdict != 'for', gains.verdict == 'for'))
 
 # %% ../../nbs/experiments/360_rounds.ipynb #f024c

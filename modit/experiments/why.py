@@ -19,7 +19,7 @@ from ..run.notebooks import experiments, short_name
 from ..run.page import Page
 
 # %% ../../nbs/experiments/490_why.ipynb #c007
-READS = ('claims', 'claim-cells', 'main', 'validation', 'pareto', 'steered', 'told_dial', 'jacobi',
+READS = ('claims', 'claim-cells', 'main', 'validation', 'pareto', 'steered', 'conditioned_dial', 'jacobi',
          'candidate_pool', 'leads')
 SCORES = ()
 CLAIMED = ('D1', 'D2', 'D3') # domains on which the paper claims that preferences help
@@ -98,10 +98,11 @@ def serving_reasons(
     p:Page, # settings and parameters
 ) -> dict:  # claim -> fields
     "B07 and B12: policies that are moved, or conditioned."
-    moved, told = (missing(cells_of(scores, claim)) for claim in ('B07', 'B12'))
+    moved, conditioned = (missing(cells_of(scores, claim)) for claim in ('B07', 'B12'))
     more = differs(scores['steered'], moved, 'hppo_all_steered', 'sft_steered', p.s)
-    dial = scores['told_dial'].assign(method=lambda x: 'wish ' + x.dial.map('{:g}'.format))
-    swing = {x: differs(dial, told, 'wish 1', 'wish 0', p.s, column=x).estimate for x in ('same', 'attr')}
+    dial = scores['conditioned_dial'].assign(method=lambda x: 'objective ' + x.dial.map('{:g}'.format))
+    ends = ('objective 1', 'objective 0')
+    swing = {x: differs(dial, conditioned, *ends, p.s, column=x).estimate for x in ('same', 'attr')}
     return dict(B07=dict(explained=not mostly(more.verdict == 'for'), gain=more.estimate),
                 B12=dict(explained=False, **swing))
 

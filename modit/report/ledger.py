@@ -145,8 +145,8 @@ def update_claims(
     tables = [c['rows'].assign(id=c['id']).reindex(columns=_CELL) for c in claims if c['cells']]
     cells = pd.concat(tables) if tables else pd.DataFrame(columns=_CELL)
     with locked():
-        told = _reasons_kept(folder/'claims.csv', rows)
-        _merge_rows(folder/'claims.csv', told, rows.id, ['id'], COUNTS)
+        judged = _reasons_kept(folder/'claims.csv', rows)
+        _merge_rows(folder/'claims.csv', judged, rows.id, ['id'], COUNTS)
         _merge_rows(folder/'claim-cells.csv', cells, rows.id, ['id', 'domain', 'split'])
     return rows
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..variants import VARIANTS
-from .cluster import asked_of_slurm, check_workflow, limit_met
+from .cluster import check_workflow, limit_met, slurm_resources
 from .notebooks import executed_path, experiment_path, exported_code
 from .notebooks import run_marker, steady_environment
 from .parameters import settings_of
@@ -88,10 +88,10 @@ def _pool_jobs(s, domain, shards) -> list: # of Job; the last one joins the shar
     if s.scorers and s.of('scorers', domain) != 'column': shards = 1
     parts = []
     for number in range(1, len(shard_slices(s.hppo_cases, shards)) + 1):
-        told = f'{whole.command} --shards {shards} --shard {number}'
+        command = f'{whole.command} --shards {shards} --shard {number}'
         path = str(shard_file(folder, 1, number, shards))
         name = f'shard_{number}_of_{whole.name}'
-        parts.append(whole._replace(name=name, command=told, output=path))
+        parts.append(whole._replace(name=name, command=command, output=path))
     joined = [*whole.inputs, *(job.output for job in parts)]
     return [*parts, whole._replace(command=f'{whole.command} --shards {shards}', inputs=joined)]
 
@@ -126,7 +126,7 @@ def takes_models(
 
 # %% ../../nbs/run/250_graph.ipynb #c029
 @cache
-def _marker_of(runs, s, name, told): return str(run_marker(s, name, **json.loads(told)))
+def _marker_of(runs, s, name, parameters): return str(run_marker(s, name, **json.loads(parameters)))
 
 def page_job(
     s:Settings, # of the profile
@@ -136,14 +136,14 @@ def page_job(
     "The job that runs a page and scores again."
     own, changed = settings_of(s.profile, given)
     stages = main_stages(own) if takes_models(name) else [('corpus', d) for d in own.domains]
-    told = json.dumps(given, sort_keys=True)
+    parameters = json.dumps(given, sort_keys=True)
     inputs = [job_file(own, *stage) for stage in stages]
-    inputs += [_marker_of(runs_dir(), s, n, told) for n in pages_before(name)]
+    inputs += [_marker_of(runs_dir(), s, n, parameters) for n in pages_before(name)]
     words = ['modit', 'run', name, '--profile', s.profile, '--fresh']
-    if given: words += ['--parameters', told]
+    if given: words += ['--parameters', parameters]
     rule = '_'.join(['run', name] + [fingerprint(changed)]*bool(changed))
     log = executed_path(s.profile, name, **given)
-    return Job(rule, shlex.join(words), _marker_of(runs_dir(), s, name, told), inputs, str(log))
+    return Job(rule, shlex.join(words), _marker_of(runs_dir(), s, name, parameters), inputs, str(log))
 
 # %% ../../nbs/run/250_graph.ipynb #c032
 def _repository_lock(folder=None, patience=30.): # by default the folder of all runs; seconds to wait
@@ -164,7 +164,7 @@ def snakemake(
     "Run everything a target needs; raises `ValueError` if a job failed."
     load_settings(profile); steady_environment()
     check_workflow(workflow)
-    asked_of_slurm('') # before anything runs
+    slurm_resources('') # before anything runs
     lock = _repository_lock()
     began = time.time()
     keep = [] if sys.platform == 'win32' else [lock.fileno()]

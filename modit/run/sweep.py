@@ -132,10 +132,10 @@ def sweep_jobs(
     plan, # JSON file with name, grid and profile
 ) -> tuple: # jobs of stages, jobs of runs, each output -> Job
     "The jobs of a sweep that have not run yet."
-    told = json.loads(Path(plan).read_text())
-    name = told['name']
+    content = json.loads(Path(plan).read_text())
+    name = content['name']
     stages, runs = {}, {}
-    for c in combinations(**told):
+    for c in combinations(**content):
         if _is_done(name, c): continue
         job = _combination_job(name, c)
         runs[job.output] = job
@@ -144,15 +144,15 @@ def sweep_jobs(
 
 # %% ../../nbs/run/255_sweep.ipynb #c034
 def _sweep_folder(name, grid, profile): # folder of a sweep's joint tables
-    told = [f'{key}={",".join(map(in_words, values))}' for key, values in grid.items()]
-    slug = re.sub(r'[^\w.,=+-]', '_', '-'.join([short_name(name), *told]))
-    if len(slug) > 100: slug = f'{slug[:80]}-{fingerprint(told)}'
+    parts = [f'{key}={",".join(map(in_words, values))}' for key, values in grid.items()]
+    slug = re.sub(r'[^\w.,=+-]', '_', '-'.join([short_name(name), *parts]))
+    if len(slug) > 100: slug = f'{slug[:80]}-{fingerprint(parts)}'
     return repo_root()/'figures'/profile/'sweeps'/slug
 
 # %% ../../nbs/run/255_sweep.ipynb #c037
 def _with_values(frame, values): # of one combination; what was swept -> its value there
-    told = {f'swept {k}' if k in frame else k: in_words(v) for k, v in values.items()}
-    return frame.assign(**told)[[*told, *frame.columns]]
+    columns = {f'swept {k}' if k in frame else k: in_words(v) for k, v in values.items()}
+    return frame.assign(**columns)[[*columns, *frame.columns]]
 
 # %% ../../nbs/run/255_sweep.ipynb #c038
 def _joint_tables(parts): # (values, label -> Table) of each combination -> label -> Table of all

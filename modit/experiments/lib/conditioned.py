@@ -74,11 +74,12 @@ def train_conditioned(
     if is_guided(s): guided_by(policy, guide_of(sft))
     pairs = [pairs_of(VARIANTS['off_policy'], rewarded(pool, worth), s)[:2] for worth in WORTHS]
     def batch(step):
-        rng = stream(s.seed, 'told', corpus.name, step)
+        rng = stream(s.seed, 'told', corpus.name, step) # an older name: a new one draws other numbers
         objective = step % 2
         rows = preference_batch(pool, *pairs[objective], corpus, s, rng)
         return rows | dict(objective=torch.full((s.hppo_batch,), objective))
     def loss(model, rows):
         return preference_loss(conditioned(model, int(rows['objective'][0]), s.prefix_len), sft, rows, s)
-    fit(policy, loss, batch, 2*PASSES*s.hppo_steps, s.hppo_lr, s, s.hppo_batch, name=f'told {corpus.name}')
+    name = f'conditioned {corpus.name}'
+    fit(policy, loss, batch, 2*PASSES*s.hppo_steps, s.hppo_lr, s, s.hppo_batch, name=name)
     return policy

@@ -35,8 +35,8 @@ def of_few(
     s:Settings, # seq_len, seed
 ) -> Corpus:
     "The corpus with training items of `most` randomly drawn patterns only."
-    lot = stream(s.seed, 'patterns', corpus.name).permutation(trained_patterns(corpus, s))[:most]
-    out = (corpus.role == ROLES.index('train')) & ~np.isin(corpus.pattern, lot)
+    drawn = stream(s.seed, 'patterns', corpus.name).permutation(trained_patterns(corpus, s))[:most]
+    out = (corpus.role == ROLES.index('train')) & ~np.isin(corpus.pattern, drawn)
     few = replace(corpus, role=np.where(out, ROLES.index('other'), corpus.role).astype(np.uint8))
     few.__dict__['index'] = corpus.index # of the same items
     return few

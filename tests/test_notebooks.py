@@ -48,10 +48,10 @@ NUMBER = re.compile(r'[-+−–]?\d[\d.,]*(e[-+]?\d+)?')
 
 
 def words(outputs):
-    "The words that a cell shows, without numbers; those of a table once."
+    "A cell's words, without numbers, those of a table once; sorted, for times can order its rows."
     found = [(kind.split(' of ')[-1], kind, text) for kind, text in shown(outputs)]
     tables = {where for where, kind, _ in found if kind.startswith('text/html')}
-    return [' '.join(NUMBER.sub('#', UNSTABLE.sub('', text)).split()) for where, kind, text in found
+    return [' '.join(sorted(NUMBER.sub('#', UNSTABLE.sub('', text)).split())) for where, kind, text in found
             if kind.startswith(('stdout', 'text/html')) or kind.startswith('text/') and where not in tables]
 
 
@@ -74,7 +74,7 @@ class OnceDrawn(CaptureShell):
 
 def test_words_are_compared_and_numbers_are_not():
     def printed(text): return [dict(output_type='stream', name='stdout', text=text)]
-    assert words(printed('Joint −0.12 of 3,000\n')) == words(printed('Joint 1.1e-3 of 5')) == ['Joint # of #']
+    assert words(printed('Joint −0.12 of 3,000\n')) == words(printed('Joint 1.1e-3 of 5')) == ['# # Joint of']
     assert words(printed('Joint 12')) != words(printed('Same 12'))
 
 

@@ -6,7 +6,8 @@
 PROFILE ?= mini
 PYTHON  ?= python3
 BIN     := .venv/bin
-STAMP   := .venv/.stamp
+# named after what was installed: every nbdev-export writes pyproject.toml, mostly with the same content
+STAMP   := .venv/.installed-$(firstword $(shell cat pyproject.toml requirements.lock | cksum))
 SITE    := .venv/.docs
 TYPST   := .venv/.report
 
@@ -79,11 +80,12 @@ clean:             ## delete models, labels and executed notebooks; keeps .venv 
 help:              ## this list; PROFILE is smoke, mini (the default), large or paper
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile
 
-$(STAMP): pyproject.toml requirements.lock
+$(STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q --upgrade pip -c requirements.lock
 	$(BIN)/python -m pip install -q -c requirements.lock -e ".[dev]"
+	@rm -f .venv/.installed-*
 	@touch $@
 
 $(SITE): $(STAMP)

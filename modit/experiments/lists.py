@@ -234,13 +234,10 @@ def plot_icons(
     ids = shown.id.unique()
     pictures = dict(zip(ids, draw(icons.svg[ids]), strict=True))
     names = icons.pattern[shown.groupby('case').id.first()]
-    fig = draw_sheet(shown, [*names], pictures, {m: f'{look(m).label} finds' for m in SHOWN})
-    cells = shown[['domain', 'split']].drop_duplicates().itertuples()
-    for text in fig.axes[0].texts: # a row's word; below the word, its cell
-        if text.get_text().startswith('“'):
-            cell = next(cells)
-            vectors = 'pixels' if cell.domain.endswith('-plain') else 'encoder'
-            text.set_text(f'{text.get_text()}\n{SEEN[cell.split]} word, {vectors}')
+    notes = [f'{SEEN[x.split]} word, {"pixels" if x.domain.endswith("-plain") else "encoder"}'
+             for x in shown.drop_duplicates('case').itertuples()]
+    headings = {method: f'{look(method).label} finds' for method in SHOWN}
+    fig = draw_sheet(shown, [*names], pictures, headings, notes=notes)
     fig.suptitle("Black: right, filled and of the seeds' word. Grey and crossed out: wrong.", fontsize=9.5)
     return fig
 

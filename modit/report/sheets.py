@@ -65,6 +65,7 @@ def draw_sheet(
     pictures:dict, # item -> (side, side) uint8
     headings=None, # heading of `lists` -> text above its column; None: the headings
     trait='filled', # name of the attribute
+    notes=None,    # a line below each name
 ):                 # matplotlib Figure
     "Draw seeds and lists of each case; wrong items are faint and crossed out."
     columns = list(dict.fromkeys(lists.heading))
@@ -78,8 +79,9 @@ def draw_sheet(
         for i, name in enumerate(names):
             rows = lists[(lists.case == i) & (lists.heading == heading)]
             y = .5 + i*(tall + _BAND)
-            said = f'“{name}”, {trait}' if heading == 'seeds' else f'{rows.right.sum()} of {len(rows)} right'
-            ax.text(x + .1, y + .35, said, fontsize=8.5, color=DARK, va='center')
+            words = f'“{name}”, {trait}' if heading == 'seeds' else f'{rows.right.sum()} of {len(rows)} right'
+            if notes and heading == 'seeds': words += f'\n{notes[i]}'
+            ax.text(x + .1, y + .35, words, fontsize=8.5, color=DARK, va='center')
             _block(ax, x, y + .75, rows, pictures, _SEEDS if heading == 'seeds' else _LIST)
     ax.set(xlim=(0, size[0]), ylim=(size[1] - .2, -.9), aspect='equal')
     ax.axis('off')

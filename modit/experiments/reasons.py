@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'CLAIMED', 'TRAIN_DOMAINS', 'TEST_DOMAINS', 'POOLS', 'LED', 'duplicated', 'train_rewards',
            'test_rewards', 'pairs_of', 'all_pairs', 'chosen_again', 'false_again', 'run', 'share_of', 'lead_table',
-           'means', 'table', 'plot', 'claims', 'lead_reasons', 'oracle_reasons', 'reasons']
+           'means', 'table', 'plot', 'claims', 'lead_reasons', 'oracle_reasons', 'margin_reasons', 'reasons']
 
 # %% ../../nbs/experiments/480_reasons.ipynb #c004
 import numpy as np
@@ -14,7 +14,7 @@ from ..candidates import Pool, fan_candidates, static_candidates
 from ..evaluation import sample_cases, serve
 from .lib.evidence import above, mostly, shares
 from .lib.rewards import bank_of_few, local_reward
-from .lib.split_half import split_half_rows
+from .lib.split_half import kept_by_depth, split_half_rows
 from ..pairs import margin_pairs, pareto_filter
 from ..report.report import Table, best_variants
 from ..report.stats import ratio_interval
@@ -25,7 +25,7 @@ from ..settings import Settings, override, require
 
 # %% ../../nbs/experiments/480_reasons.ipynb #c007
 READS = ('validation',)
-SCORES = ('leads', 'chosen_again', 'false_again')
+SCORES = ('leads', 'chosen_again', 'false_again', 'margins')
 LOOKS = {
     'sft_oracle': ('SFT, oracle', 'blue', 'D'), 'hppo_oracle': ('HPPO, oracle', 'vermillion', 'D'),
     'sft_single': ('SFT, one query', 'blue', 'o', False),
@@ -152,6 +152,7 @@ def run(
         if name in TEST_DOMAINS:
             rewards = test_rewards(p, corpus, best[name])
             found['chosen_again'].append(chosen_again(rewards))
+        found['margins'].append(kept_by_depth(corpus, get_pool(p.s, name), p.s))
         print(f'{name}: done', flush=True)
     require(all(found.values()), f'{p.name}: domains: D1 or D4 is asked for, got {", ".join(p.domains)}')
     return {score: pd.concat(rows, ignore_index=True) for score, rows in found.items()}
@@ -184,14 +185,16 @@ def table(
     scores, # of `run`
     p:Page, # the run
 ) -> dict:  # label -> Table
-    "Leads, oracles and false rewards at a second look (ours)."
+    "Leads, oracles and false rewards at a second look; what the margin keeps (ours)."
     cell = ['split', 'domain', 'method']
     looked = means(scores['chosen_again'], cell, ['first', 'second'])
     false = means(scores['false_again'], cell[1:], ['same_winner', 'lost'])
+    kept = means(scores['margins'], ['domain', 'neighbours'], ['kept'])
     return {
         'tab-lead': Table(lead_table(scores['leads']), 'Winners minus losers at both looks.', tuple(LED)),
         'tab-again': Table(looked, 'Joint of oracles and served queries at both looks.', ('first', 'second')),
-        'tab-false': Table(false, 'False rewards, true winners.')}
+        'tab-false': Table(false, 'False rewards, true winners.'),
+        'tab-margin': Table(kept, 'Training cases that the margin keeps, by neighbours of a reward.')}
 
 # %% ../../nbs/experiments/480_reasons.ipynb #c047
 def plot(scores, p): return {} # the tables have the numbers
@@ -225,13 +228,23 @@ def oracle_reasons(
                 C19=adds | dict(explained=adds['second'].between(.15, .27).all()))
 
 # %% ../../nbs/experiments/480_reasons.ipynb #r006
+def margin_reasons(
+    margins, # scores margins
+) -> dict:   # claim -> fields
+    "C32: which cases the margin keeps with fewer and with more neighbours."
+    shares_kept = means(margins, ['neighbours', 'domain'], ['kept']).groupby('neighbours')
+    half, usual, twice = (x.kept for _, x in shares_kept)
+    return dict(C32=dict(explained=mostly(twice.between(.06, .24)), half=half, usual=usual, twice=twice))
+
+# %% ../../nbs/experiments/480_reasons.ipynb #r006b
 def reasons(
     scores, # of `run`
     p:Page, # settings
 ) -> dict:  # claim -> fields
-    "B06, C16b, C18, C19, C28a and C28b, over D1 to D3."
-    leads, again, false = (scores[x].query('domain in @CLAIMED') for x in SCORES)
-    found = oracle_reasons(again, p.s) if len(again) else {}
+    "B06, C16b, C18, C19, C28a and C28b, over D1 to D3; C32, over all domains."
+    leads, again, false = (scores[x].query('domain in @CLAIMED') for x in SCORES[:3])
+    found = margin_reasons(scores['margins'])
+    if len(again): found |= oracle_reasons(again, p.s)
     if not len(leads): return found
     named = {x: shares(rows.assign(cases=1), 'same_winner', 'cases') for x, rows in false.groupby('method')}
     more = mostly(above(named['bank'], named['local']))

@@ -123,7 +123,7 @@ def other(
     "The run of another page under this run's settings."
     shared = {k: v for k, v in self.changed.items() if k not in self.values}
     values = resolve(name, self.s, page_defaults(experiment_path(name), self.s))
-    return Page(name, self.s, values, shared, self.fresh, time.time())
+    return Page(name, self.s, values, shared, False, time.time()) # only this page is scored again
 
 # %% ../../nbs/run/240_page.ipynb #c045b
 @patch

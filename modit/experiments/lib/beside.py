@@ -4,14 +4,14 @@
 
 # %% auto #0
 __all__ = ['VARIANT_TABLES', 'CELL', 'CLASSES', 'ENCODERS', 'paper_rows', 'printed_effect', 'sizes', 'second_ledger',
-           'in_second_world', 'by_class', 'by_encoder']
+           'beside_main', 'second_scores', 'both_worlds', 'in_second_world', 'by_class', 'by_encoder']
 
 # %% ../../../nbs/experiments/lib/261_beside.ipynb #b002
 import numpy as np
 import pandas as pd
 
 from ...report.looks import CONFIRMED, NOT_RUN, WORDS
-from ...report.report import figures_dir, read_reported
+from ...report.report import figures_dir, read_cases, read_reported, with_hppo
 from ...run.page import Page, read_ledger
 from ...run.parameters import results_folder
 from ...run.replicate import SECOND
@@ -70,6 +70,36 @@ def second_ledger(
     folder = results_folder(p.s, p.changed | dict(seed=SECOND))
     if not (folder/'claims.csv').exists(): return {}
     return {name: read_ledger(folder, name) for name in ('claims', 'claim-cells')}
+
+# %% ../../../nbs/experiments/lib/261_beside.ipynb #b011b
+def beside_main(
+    scores:dict, # main, validation, and the page's own
+    name:str,    # of the page's own
+) -> pd.DataFrame: # per-case scores, HPPO among them
+    "The scores of a page, and those of the main table for methods that the page has not scored."
+    own = scores[name]
+    main = with_hppo(scores['main'], scores['validation'])
+    return pd.concat([main[~main.method.isin(own.method)], own], ignore_index=True)
+
+# %% ../../../nbs/experiments/lib/261_beside.ipynb #b011c
+def second_scores(
+    p:Page,   # of the first world
+    name:str, # of a score file
+) -> pd.DataFrame: # of `beside_main`; None where the second world was not run
+    "Scores of the second world."
+    folder = results_folder(p.s, p.changed | dict(seed=SECOND))
+    names = {name, 'main', 'validation'}
+    if not all((folder/'cases'/f'{x}.csv.gz').exists() for x in names): return None
+    return beside_main({x: read_cases(folder, x) for x in names}, name)
+
+# %% ../../../nbs/experiments/lib/261_beside.ipynb #b011e
+def both_worlds(
+    first,  # per-case scores of one world: case, pattern
+    second, # of the other
+) -> pd.DataFrame: # the rows of both
+    "The cases of two worlds together, none of them counted as one."
+    moved = {name: second[name] + first[name].max() + 1 for name in ('case', 'pattern')}
+    return pd.concat([first, second.assign(**moved)], ignore_index=True)
 
 # %% ../../../nbs/experiments/lib/261_beside.ipynb #k001a
 def in_second_world(

@@ -93,4 +93,4 @@ def test_a_page_with_a_claim_is_two_files_even_where_the_claim_is_opposite(tmp_p
     run_python(EXPORT, copy)
     run_python(REDRAWN, copy)
     row = pd.read_csv(copy/'figures'/'mini'/'claims.csv').set_index('id').loc['B99']
-    assert row.verdict == 'opposite' and row.why.startswith('Not explained. Nothing')
+    assert row.verdict == 'opposite' and row.why.startswith('Not explained. No experiment')

@@ -1,5 +1,4 @@
-"""Counts of cells made again: the headline's from the ledgers, those of the groups from scores of cases."""
-import re
+"""Made again: the headline's marks from the ledgers, counts of the groups from scores of cases."""
 from functools import cache
 
 import numpy as np
@@ -21,25 +20,15 @@ def cells(profile):
     return pd.read_csv(ROOT/'figures'/profile/'claim-cells.csv')
 
 
-def counts(part):
-    "Cells above, of all, below and neither, as a text such as '1 of 4 above, 3 neither' has them."
-    held, of = map(int, re.match(r'(\d+) of (\d+) above', part).groups())
-    others = {word: int(number) for number, word in re.findall(r'(\d+) (below|neither)', part)}
-    return held, of, others.get('below', 0), others.get('neither', 0)
-
-
-def counted(rows):
-    "The same from the ends of the intervals."
-    low, high = rows.low*rows.side, rows.high*rows.side
-    below, above = pd.concat([low, high], axis=1).min(axis=1), pd.concat([low, high], axis=1).max(axis=1)
-    return (below > 0).sum(), len(rows), (above < 0).sum(), ((below <= 0) & (above >= 0)).sum()
+def mark(row):
+    "The mark that the ends of an interval ask for."
+    low, high = sorted((row.low*row.side, row.high*row.side))
+    return '●' if low > 0 else '✕' if high < 0 else '○'
 
 
 def check(text, rows):
-    if text == 'not run' or not len(rows): return text == 'not run' and not len(rows)
-    parts = dict(p.split(': ') for p in text.split('; ')) if ':' in text else {'all': text}
-    split = {'items': rows[rows.split == 'item'], 'new patterns': rows[rows.split == 'pattern'], 'all': rows}
-    return all(counts(words) == counted(split[name]) for name, words in parts.items())
+    if not len(rows): return text == 'not run'
+    return text == ' / '.join(''.join(map(mark, part.itertuples())) for _, part in rows.groupby('split'))
 
 
 @pytest.mark.parametrize('claim', CLAIMS)
@@ -54,13 +43,15 @@ def test_headline_counts_are_those_of_the_ledgers(claim):
 def test_headline_has_six_claims_in_three_columns():
     table = pd.read_csv(ROOT/'figures'/'mini'/'tab-headline.csv')
     assert table.shape == (len(CLAIMS), 3)
-    domains = cells('mini').query('id == "C02"')
-    assert f'({len(domains)} cells)' in table.columns[1]
+    for title, profiles in zip(table.columns[1:], (['mini'], REAL), strict=True):
+        rows = pd.concat(map(cells, profiles)).query('id == "C02"')
+        assert title.startswith(f'{rows.domain.nunique()} ')
 
 
 def test_the_check_finds_a_wrong_count():
     rows = cells('mini').query('id == "C02"')
-    assert not check('7 of 8 above, 1 neither', rows) and not check('not run', rows)
+    assert check('●●●● / ●●●●', rows)
+    assert not check('●●●● / ●●●○', rows) and not check('not run', rows)
 
 
 # ---- groups of contrasts

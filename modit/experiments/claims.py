@@ -220,10 +220,10 @@ def every_claim(
 
 # %% ../../nbs/experiments/500_claims.ipynb #h010
 HEAD = (
-    'One mark for each domain, on items / on new patterns: ● the statement holds, ✕ its opposite holds, ○ neither '
-    'is significant (95% interval of the paired difference, over patterns; on items over cases too). A claim with '
-    'two contrasts has the mark of its weaker one. Order: D1 to D4; tweets, common words, verbs, icons (a picture '
-    'encoder, plain pixels), branches of WordNet (two sentence encoders).')
+    'One mark for each domain, on items / on new patterns: ● the statement holds, ✕ its opposite holds, ○ '
+    'neither is significant (95% interval of the paired difference, over patterns; on items over cases '
+    'too). A claim with two contrasts has the mark of its weaker one. Order: D1 to D4; tweets, common '
+    'words, verbs, icons (a picture encoder, plain pixels), branches of WordNet (two sentence encoders).')
 ABOUT = (
     "Statements by subject: the paper's in three classes, and our own. Confirmed: as many cells as the "
     'statement asks for support it significantly. Opposite: not confirmed, and more cells contradict it '

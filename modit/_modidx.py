@@ -2164,6 +2164,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                 'modit.training.stop_all': ('training.html#stop_all', 'modit/training.py'),
                                 'modit.training.train_step': ('training.html#train_step', 'modit/training.py')},
             'modit.variants': { 'modit.variants.Variant': ('variants.html#variant', 'modit/variants.py'),
+                                'modit.variants.Variant.__post_init__': ('variants.html#variant.__post_init__', 'modit/variants.py'),
                                 'modit.variants.pairs_of': ('variants.html#pairs_of', 'modit/variants.py'),
                                 'modit.variants.resolve': ('variants.html#resolve', 'modit/variants.py'),
                                 'modit.variants.variant_pool': ('variants.html#variant_pool', 'modit/variants.py')},

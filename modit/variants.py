@@ -32,6 +32,9 @@ class Variant:
     extra: str = ''                  # module:function that makes the last of these families
     reward: str = 'joint'            # 'joint': by real retrieval; or module:function that relabels a pool
     extends: str = ''                # the run whose rounds it begins with
+    def __post_init__(self):
+        if self.rounds == 1 and self.steps == 'hppo_steps':
+            raise ValueError(f'VARIANTS, {self.label}: rounds=1 needs a list, not hppo_steps; write **SINGLE')
 
 # %% ../nbs/182_variants.ipynb #c021
 SINGLE = dict(rounds=1, steps='off_policy_steps')

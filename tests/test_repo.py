@@ -3,6 +3,7 @@ import ast
 import hashlib
 import json
 import re
+import subprocess
 import sys
 from dataclasses import fields, replace
 from graphlib import TopologicalSorter
@@ -16,9 +17,10 @@ from modit.report.looks import CONFIRMED, NOT_RUN, WORDS
 from modit.run import pipeline, source, stages
 from modit.cli.command import COMMANDS
 from modit.run.notebooks import executed_path, run_marker
+from modit.run.page import COMMITTED
 from modit.settings import Settings, load_settings, read_profiles
 from modit.store import named, runs_dir
-from modit.variants import Variant
+from modit.variants import SINGLE, Variant
 
 NOTEBOOKS = LIBRARY + EXPERIMENTS
 GENERATED = ('__init__.py', '_modidx.py')
@@ -140,7 +142,17 @@ def test_every_setting_is_read_somewhere():
 def test_the_list_of_words_names_every_profile():
     words = json.loads((ROOT/'nbs'/'000_vocabulary.ipynb').read_text())['cells'][3]['source']
     (row,) = [line for line in words if line.startswith('| profile |')]
-    assert set(re.findall(r'`([\w-]+)`', row)) == set(read_profiles().sections())
+    differ = set(re.findall(r'`([\w-]+)`', row)) ^ set(read_profiles().sections())
+    advice = 'add it to the row *profile* of nbs/000_vocabulary.ipynb, or to settings.ini; or remove it there'
+    assert not differ, f'profiles in only one of both: {sorted(differ)}; {advice}'
+
+
+def test_results_of_a_profile_of_one_s_own_are_ignored_and_committed_ones_are_not():
+    def ignored(*names):
+        paths = [f'figures/{name}/tab-new.csv' for name in names]
+        return subprocess.run(['git', 'check-ignore', *paths], cwd=ROOT, capture_output=True).returncode == 0
+    assert ignored('smoke') and ignored('mine')
+    assert not ignored(*COMMITTED, 'reported'), 'name every committed profile in .gitignore'
 
 
 # ---- the store
@@ -259,6 +271,11 @@ def test_defaults_of_a_variant_stay():
     assert kept.items() <= now.items(), 'set the field in the rows that shall differ'
 
 
+def test_a_row_of_one_round_needs_its_list_of_steps():
+    with pytest.raises(ValueError, match=r'VARIANTS, Mine: .*; write \*\*SINGLE'): Variant('Mine', rounds=1)
+    assert Variant('Mine', **SINGLE).steps == 'off_policy_steps'
+
+
 def test_the_first_pool_knows_no_variant():
     assert 'variants' not in source.imports_of(*stages.STAGES['pool'].code)
 
@@ -314,8 +331,10 @@ def test_what_agents_are_told_to_type_is_there():
 
 def test_every_claim_has_a_verdict():
     reported, ours = (pd.read_csv(ROOT/'figures'/folder/'claims.csv') for folder in ('reported', 'mini'))
-    assert reported.id.is_unique and sorted(ours.id) == sorted(reported.id)
-    assert set(ours.verdict) <= {*WORDS, NOT_RUN.label}
+    assert reported.id.is_unique, 'figures/reported/claims.csv has an id twice; give each claim its own'
+    differ = sorted({*ours.id} ^ {*reported.id})
+    assert not differ, f'claims without a verdict, or verdicts without a claim: {differ}; run make figures'
+    assert ours.id.is_unique and set(ours.verdict) <= {*WORDS, NOT_RUN.label}
     words = reported.set_index('id').statement[ours.id].tolist()
     assert ours.statement.tolist() == words, 'a statement changed; run make figures'
 

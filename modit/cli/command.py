@@ -24,7 +24,7 @@ from ..store import runs_dir
 TARGETS = dict(choices=('main', 'paper', 'public', 'replicate'), opt=False, nargs='?')
 
 def _main(
-    target:Annotated[str, TARGETS]='main', # the main table; all pages; those on real data; or a second world
+    target:Annotated[str, TARGETS]='main', # main table; all pages; pages on real data; or a second world
     profile:Profile='mini',
     workflow:str='local', # a folder of workflow/profiles
     dry_run:bool=False,   # only print what would run
@@ -176,7 +176,7 @@ def _command_line(): # the parser of all subcommands
 # %% ../../nbs/cli/279_command.ipynb #c051
 def _tell(message, status): # print a line on stderr, return the exit status
     rank, torch = int(os.environ.get('RANK', 0)), sys.modules.get('torch')
-    met = torch and torch.distributed.is_initialized() and status == 2 # the processes of this run
+    met = torch and torch.distributed.is_initialized() and status == 2 # the processes are connected
     who = f'modit, process {rank}' if rank else 'modit'
     if met or not rank: print(f'{who}: {" ".join(message.split())}', file=sys.stderr, flush=True)
     return status

@@ -47,7 +47,7 @@ def write_folder(
     sessions=None, # lists of ids
     **columns,  # text, pattern: N of each
 ):
-    """Write embeddings.npy, items.csv and, if given, sessions.csv; `ValueError` if embeddings are no numbers.
+    """Write embeddings.npy, items.csv and, if given, sessions.csv; `ValueError` if embeddings aren't numbers.
 
     >>> ids = [f'shoe{i}' for i in range(len(domain.items))]
     >>> modit.write_folder('shoes', domain.items, ids, domain.attribute)
@@ -206,7 +206,7 @@ def _inspect(path, dim=None, scored=False):
 def problems(
     path,        # of a folder
     dim=None,    # dimension that a model needs; None: any
-    scored=False, # True: a scorer labels the blank ones
+    scored=False, # True: a scorer labels the items without a label
 ) -> list:       # of messages, empty if there is no problem
     "Messages about all problems of a domain's folder; raises `ValueError` if there is no such folder."
     return _inspect(path, dim, scored)[1]
@@ -222,7 +222,7 @@ def _columns(table):
 # %% ../../nbs/data/037_folder.ipynb #c044
 def read_folder(
     path,         # of a folder
-    scored=False, # True: a scorer labels the blank ones
+    scored=False, # True: a scorer labels the items without a label
     rows=None,    # file for normalised items, if the folder's are not of unit length; None: memory
 ) -> FolderDomain:
     "A domain read from your own folder; raises `ValueError` if the folder has any problem."

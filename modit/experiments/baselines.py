@@ -101,7 +101,7 @@ def table(
     cases = beside_main(scores)
     columns, others = scored((*RIVALS, *ORACLES), cases), scored(OTHERS, cases)
     caption = 'Joint (percent); the last two columns are oracles that use true labels.'
-    more = 'Joint (percent); the last column has ten neighbours of each average labelled when it serves.'
+    more = 'Joint (percent); the last column uses labels of ten neighbours of each average when it serves.'
     tables = {'tab-baselines': Table(by_method(cases, columns), caption, columns)}
     if not set(others) & set(ALTERNATIVES): return tables
     return tables | {'tab-alternatives': Table(by_method(cases, others), more, others)}

@@ -29,12 +29,12 @@ from ..settings import Settings
 
 # %% ../../nbs/experiments/318_dials.ipynb #d007
 class Point(NamedTuple):
-    "A world on a dial."
+    "One setting of a dial."
     dial: str
     value: float            # of the dial; infinite for rewards without noise
     constants: tuple        # of the generator that differ from the domain's: pairs of name and value
     settings: dict = {}     # that differ from those of a small world
-    k: int|None = None      # neighbours of a reward, where they are not the settings'
+    k: int|None = None      # neighbours of a reward; None: as in the settings
 
 def turned(cosine): return ('rho_super', float(np.sqrt(1/cosine**2 - 1))) # a constant, with its value
 
@@ -69,7 +69,7 @@ def chosen(
     answer,      # (Cases, and constants by name) -> queries (n, d)
     values:list, # to choose from, a dict of constants each
 ) -> pd.DataFrame: # rows of `evaluate`
-    "Score a method with the constants that are best where the rounds are validated."
+    "Score a method with the constants that are best on the validation slice."
     cases = sample_cases(corpus, 'valid', q.s.valid_cases, q.s)
     joint = [score_cases(answer(cases, **x), corpus, cases, q.s).joint.mean() for x in values]
     return q.score(corpus, {method: partial(answer, **values[int(np.argmax(joint))])})
@@ -93,7 +93,7 @@ def trained(
     q:Page,      # of its small world
     pretrained:Settings, # of the model to begin with
 ) -> pd.DataFrame: # a row a split and method: attr, same, joint, rate
-    "Train in a world as a point asks, and score all methods in it."
+    "Train the models of a point in its world, and score all methods there."
     corpus, sft, chance = supervised(q.s, pretrained, point.constants)
     worth = chance if np.isinf(point.value) else corpus.attribute
     runs = preferred(sft, corpus, q.s, paid_by(worth, point.k or q.s.k))
@@ -113,7 +113,7 @@ def scored(
     domain:str,  # whose constants
     seed:int,    # of the world
 ) -> pd.DataFrame: # rows of `trained`: domain, dial, value, seed
-    "The scores of a point, from the store if they are there."
+    "The scores of a point, from the store if it has them."
     asked = {key: x for key, x in p.changed.items() if key not in p.values}
     s = small(p.s, domain, **(asked | point.settings | dict(seed=seed, hppo_rounds=3)))
     given = (point.k or s.k, np.isinf(point.value), p.splits, p.cases, p.etas, p.owns)
@@ -153,7 +153,7 @@ def summed(
     weights,             # of its points
 ) -> dict:               # estimate, low, high, n, verdict
     "A gain summed over points, with an interval whose spread is pooled over worlds (ours)."
-    once = worlds.drop_duplicates() # what stands on several dials counts once
+    once = worlds.drop_duplicates() # a setting on several dials counts once
     n = worlds.shape[1]
     free = len(once)*(n - 1)
     error = np.sqrt(once.var(axis=1).mean()/n)*np.linalg.norm(weights)

@@ -181,7 +181,7 @@ def table(
     means = served.groupby(['split', 'domain', 'guide', 'scale'])[['attr', 'same', 'joint', *WAYS]].mean()
     common = ('Winners minus losers of the first pool: length, common part, its cosine with the predictor, '
               'how much purer winners are, mean cosine with each direction; best: mean of the best Joint.')
-    at_scales = 'SFT at every scale, by whose unconditional velocity guides; places, from the average.'
+    at_scales = 'SFT at every scale, by the model that guides; places, measured from the average.'
     return {'tab-fan': Table(means.reset_index(), at_scales),
             'tab-fan-moves': Table(against_one(served, p), 'Places along each direction, minus scale 1.'),
             'tab-fan-pairs': Table(scores['fan_pairs'], common, ('best', 'purer')),

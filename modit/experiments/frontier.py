@@ -28,11 +28,11 @@ from ..report.verdicts import aside, draw_differences
 READS = ('validation',)
 SCORES = ('frontier', 'conditioned_dial')
 LOOKS = {'conditioned': ('Conditioned policy', 'green', 'P')}
-STOPPED = ('sft', 'off_policy', 'adaptive', 'pareto', 'pareto_eps') # as validation left them
+STOPPED = ('sft', 'off_policy', 'adaptive', 'pareto', 'pareto_eps') # at the checkpoint that validation chose
 THROUGH = ('adaptive_through', 'pareto_through') # after the last round
-STEPPED = ('rocchio', 'ridge_map', 'probe')      # baselines, from the average on
+STEPPED = ('rocchio', 'ridge_map', 'probe')      # baselines; at step zero each is the average
 
-def at(kind, dial): return f'{kind} {dial:g}' # a method at a place of its dial
+def at(kind, dial): return f'{kind} {dial:g}' # a method at a setting of its dial
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c009
 def served_at(model, corpus, s, scale, cases): return serve(model, corpus, cases, s, scale)
@@ -94,7 +94,7 @@ def score_dials(
     corpus,       # Corpus
     answers:dict, # (kind, dial) -> function from Cases to queries
 ) -> pd.DataFrame: # rows of `evaluate` with kind and dial
-    "Score methods at every place of their dials."
+    "Score methods at every setting of their dials."
     named = {at(*place): answer for place, answer in answers.items()}
     rows = p.score(corpus, named, most=p.s.density_cases)
     kind, dial = rows.method.str.rpartition(' ')[[0, 2]].values.T
@@ -133,8 +133,8 @@ def table(
     p:Page, # the run
 ) -> dict:  # label -> Table
     "The area that every method dominates (tab:frontier, ours)."
-    caption = ('Area that a method dominates along its dial, in points of Joint or Attr: '
-               'the mean of the best that it reaches over all floors of Same.')
+    caption = ('Area that a method dominates along its dial, in points of Joint or Attr: the mean, '
+               'over all floors of Same, of the best value that the method reaches.')
     return {'tab-frontier': Table(reached_areas(curves(scores), COLUMNS), caption, COLUMNS)}
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c030
@@ -158,9 +158,9 @@ def plot_curves(
             if kind in STOPPED: ax.plot(*means.loc[kind, usual], **hollow(kind).style | dict(ms=6))
         ax.plot(*means.loc['average'].iloc[0], **look('average').style | dict(ms=6))
         ring(ax, *means.loc['hppo', usual])
-        left = means.loc[list(STOPPED)].same.min() - 2 # what is less pure than any model is left out
+        left = means.loc[list(STOPPED)].same.min() - 2 # points less pure than any model are left out
         ax.set(xlim=(left, None), ylim=(means.joint[means.same > left].min() - .5, None))
-    legend_beside(axes, *map(hollow, SHOWN), 'hppo', title='Large: serving scale', ringed=True)
+    legend_beside(axes, *map(hollow, SHOWN), 'hppo', title='Large mark:\nserving scale', ringed=True)
     return fig
 
 # %% ../../nbs/experiments/465_frontier.ipynb #t031
@@ -180,7 +180,7 @@ def plot_conditioned(
             ax.plot(means.loc[kind].same, means.loc[kind].joint, **look(kind).style | thin)
         trained = means.loc['conditioned'].reindex([0., 1.])
         ax.plot(trained.same, trained.joint, **look('conditioned').style | dict(ms=6))
-    legend_beside(axes, *BESIDE, title='Large: trained\nobjectives')
+    legend_beside(axes, *BESIDE, title='Large mark:\ntrained objective')
     return fig
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c033
@@ -191,9 +191,9 @@ def plot_areas(
     best:dict, # domain -> the variant that is HPPO
     p:Page,    # the run
 ):             # matplotlib Figure
-    "Dominated areas minus SFT's, with intervals."
+    "Dominated areas minus the area of SFT, with intervals."
     rows = pd.concat(area_contrasts(cases, [(kind, 'sft') for kind in RIVALS], p.s))
-    ylabels = [f'{split} split\narea under Joint,\n… minus SFT (points)' for split in p.splits]
+    ylabels = [f'{split} split\narea below Joint,\nminus that of SFT (points)' for split in p.splits]
     marks = {kind: hollow(kind) for kind in RIVALS}
     fig, axes = panels([''], ylabels, .6 + 1.9*len(p.splits), sharex=True)
     for ax, split in zip(axes[:, 0], p.splits, strict=True):
@@ -219,7 +219,7 @@ def claims(
     scores, # of `run`, with the validation of the main experiment
     p:Page, # the run
 ) -> list:
-    "B08, B09 and B12; the first and the last are left out where none of D1 to D3 is run."
+    "B08, B09 and B12; B08 and B12 only if one of D1 to D3 is run."
     cases = curves(scores)
     d13 = cases[cases.domain != 'D4']
     ahead = area_contrasts(cases, [('hppo', kind) for kind in STEPPED], p.s)

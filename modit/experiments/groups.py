@@ -167,12 +167,12 @@ def of_ranks(
 # %% ../../nbs/experiments/498_groups.ipynb #g031a
 CAPTION = (
     'Contrasts of which the paper prints both numbers, by group. cells: contrasts times domains and splits. '
-    "same sign: our difference has the paper's; significant: so, and its 95% interval excludes 0; "
+    "same sign: our difference has the sign of the paper's; significant: the interval excludes 0 as well; "
     "against: the interval lies on the other side of 0; size: median of our difference over the paper's. "
     'Intervals are over patterns, on items over cases too. The last four columns: the same in a second '
     'world, drawn from another seed; empty where it was not run.')
 RANKS = ("Spearman's rank correlation between the paper's means of the methods and ours, a mean over cells. "
-         'From SFT on: SFT and the four preference variants. Of CPT the paper prints Joint alone.')
+         'From SFT on: SFT and the four preference variants. For CPT the paper prints only Joint.')
 
 # %% ../../nbs/experiments/498_groups.ipynb #g031
 def table(

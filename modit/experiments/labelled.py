@@ -24,7 +24,7 @@ from ..run.page import Page
 # %% ../../nbs/experiments/475_labelled.ipynb #c007
 def richer(s): return override(s, hppo_cases=PART*s.hppo_cases) # Settings with three times the cases
 def longer(s): return override(s, off_policy_steps=tuple(PART*x for x in s.off_policy_steps)) # and the steps
-def redrawn(s): return override(s, preference_run=s.preference_run + 1) # all that the stage draws, anew
+def redrawn(s): return override(s, preference_run=s.preference_run + 1) # a new draw of cases and noise
 
 # %% ../../nbs/experiments/475_labelled.ipynb #cda06c6c
 def make_fewer(
@@ -48,7 +48,7 @@ RUNS = ('fewer', 'fewer_again', 'off_policy', 'longer', 'thrice')
 def runs_of(
     s:Settings, # of the run
 ) -> dict: # method -> settings, stage
-    "The runs that no other page has."
+    "The runs that only this page has."
     return dict(fewer=(richer(s), 'fewer'), fewer_again=(redrawn(richer(s)), 'fewer'),
                 longer=(longer(s), 'off_policy'), thrice=(longer(richer(s)), 'off_policy'))
 
@@ -85,7 +85,7 @@ COLUMNS = ('sft', *RUNS)
 def beside(
     scores, # of `run`, with those of the main experiment
 ) -> pd.DataFrame: # per-case scores of COLUMNS
-    "The runs of this page beside what the main table has."
+    "The runs of this page, and SFT and the off-policy round of the main table."
     main = scores['main']
     return pd.concat([main[main.method.isin(COLUMNS)], scores['labelled']], ignore_index=True)
 
@@ -94,7 +94,7 @@ def item_gap(
     scores, # of `run`, with those of the main experiment
     method, # a round on fewer patterns
 ) -> pd.DataFrame: # rows of `seen_minus_unseen`
-    "What patterns that a round saw gain over SFT on held-out items, beyond the others."
+    "Gain over SFT on held-out items: patterns that a round saw, minus the other patterns."
     cases = beside(scores)
     return seen_minus_unseen(cases[cases.split == 'item'], method, 'sft')
 
@@ -112,7 +112,7 @@ def table(
     kept = ['domain', 'a', 'seen', 'others', 'estimate', 'low', 'high', 'units']
     of = ('fewer', 'fewer_again')
     rows = pd.concat([item_gap(scores, method) for method in of])[kept].rename(columns=dict(a='method'))
-    caption = 'Gain over SFT on held-out items of patterns that a round saw, and of the others.'
+    caption = 'Gain over SFT on held-out items: patterns that a round saw, the others, and the difference.'
     return found | {'tab-seen-patterns': Table(rows, caption, kept[2:7])}
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c023l
@@ -121,7 +121,8 @@ def plot_seen_patterns(
 ):        # matplotlib Figure
     "Gains of patterns that a round saw, of the others, and of new ones (fig-seen-patterns, ours)."
     fig, axes = plt.subplots(1, 2, figsize=(7.5, 2.6), sharey=True)
-    named = {'Seen by the round': ('o', True), 'Not seen': ('o', False), 'New patterns': ('x', True)}
+    named = {'Items, pattern seen': ('o', True), 'Items, pattern not seen': ('o', False),
+             'New patterns': ('x', True)}
     shown = [Look(name, BLACK, *mark) for name, mark in named.items()]
     for ax, (method, cell) in zip(axes, rows.groupby('method', sort=False), strict=True):
         at = range(len(cell))
@@ -166,7 +167,7 @@ def seen_reason(
     scores, # of `run`, with those of the main experiment
     rows,   # of `contrast`, the cells that a claim misses
 ) -> dict:  # explained, seen, others, lost
-    "Whom a round teaches, in the domains whose new patterns a claim misses."
+    "Which patterns gain, in the domains where a claim misses new patterns."
     lost = sorted({*rows.domain[rows.split == 'pattern']})
     found = item_gap(scores, 'fewer_again').query('domain in @lost')
     alone = (rows.split == 'pattern').all() # no items are missed

@@ -136,7 +136,7 @@ def table(
         shown.insert(0, 'split', split)
         shown.insert(0, 'domain', domain)
         parts.append(shown)
-    caption = ('The first case of each cell, chosen by nobody: its last seeds and what is found first. '
+    caption = ('The first case of each cell, not chosen by hand: its last seeds and the first items found. '
                '● has the attribute and belongs to the pattern, ○ belongs, △ has the attribute, · neither.')
     return {'tab-lists': Table(pd.concat(parts, ignore_index=True), caption)}
 

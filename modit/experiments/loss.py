@@ -102,7 +102,7 @@ def pressed(
 def saturation(
     x, # (pairs,) of `pressed`
 ) -> dict:
-    "Shares of pairs ranked rightly and saturated, and of the gradient's weight on wrong ones."
+    "Shares of pairs ranked correctly and saturated, and of the gradient's weight on wrong pairs."
     weight = torch.sigmoid(-x)
     right, saturated = (float(c.float().mean()) for c in (x > 0, x.abs() > 2))
     return dict(right=right, saturated=saturated, on_wrong=float(weight[x < 0].sum()/weight.sum()))
@@ -169,7 +169,7 @@ def gradient_facts(
 # %% ../../nbs/experiments/325_loss.ipynb #l027
 def run(
     p:Page, # batches
-) -> dict:  # loss_grid: what validation said; loss_margins: saturation; loss_gradients: at SFT
+) -> dict:  # loss_grid: validation scores; loss_margins: saturation; loss_gradients: at SFT
     "Train a round under every setting and validate it; measure both terms."
     grid = pd.concat([validated(p, name) for name in p.domains], ignore_index=True)
     margins = pd.concat([margin_rows(p, name) for name in p.domains], ignore_index=True)
@@ -218,9 +218,9 @@ def table(
         'tab-loss': Table(ranked(grid, p.s), 'Validation Joint (percent) of the best checkpoint.', percent),
         'tab-loss-steps': Table(along_steps(grid), 'Validation Joint (percent) along one round, mean over '
                                 'domains; step 0 is SFT.', ('0', *map(str, p.s.off_policy_steps))),
-        'tab-loss-margins': Table(watched, 'Percent: ranked rightly, beyond 2, weight on wrong pairs.',
+        'tab-loss-margins': Table(watched, 'Percent: ranked correctly, saturated, weight on wrong pairs.',
                                   ('right', 'saturated', 'on_wrong')),
-        'tab-loss-gradients': Table(scores['loss_gradients'], 'Gradients at SFT: what is common to batches, '
+        'tab-loss-gradients': Table(scores['loss_gradients'], 'Gradients at SFT: the part common to batches, '
                                     'one batch, and the cosine of both terms.')}
 
 # %% ../../nbs/experiments/325_loss.ipynb #l039

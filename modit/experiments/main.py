@@ -43,8 +43,8 @@ def _answers_of(p, corpus): # of a run and a corpus: method -> model, or functio
     return answers
 
 # %% ../../nbs/experiments/320_main.ipynb #c009
-def _curve(losses, stage, domain, most=100): # a loss a step: a curve in at most so many points
-    "A training curve in at most so many points."
+def _curve(losses, stage, domain, most=100): # losses, one a step; the most points of the curve
+    "A training curve with at most `most` points."
     parts = np.array_split(np.asarray(losses), min(most, len(losses)))
     ends = np.cumsum([len(x) for x in parts])
     return pd.DataFrame(dict(stage=stage, domain=domain, step=ends, loss=[x.mean() for x in parts]))
@@ -141,7 +141,7 @@ def table(
     "The main table, progress by stage and the tables of every domain (tab:main, tab:progress, tab:appd*)."
     cases = with_hppo(scores['main'], scores['validation'])
     named = _variant_caption(scores['validation'])
-    caption = (f'Main result, profile {p.s.profile}: AUC 0 to 1, the others in percent. '
+    caption = (f'Main result, profile {p.s.profile}: AUC from 0 to 1, other metrics in percent. '
                f'HPPO is the best of off-policy, adaptive and Pareto on validation: {named}.')
     found = {'tab-main': Table(cell_means(cases), caption)}
     found['tab-progress'] = Table(by_method(cases, STAGES), 'Joint (percent) after each stage.', STAGES)
@@ -189,8 +189,8 @@ def plot(
         stages = {split: _draw_frontier(ax, cell, split == 'item') for split, cell in cells.items()}
         ax.margins(.12)
         for split, found in stages.items(): _draw_start(ax, found, split == 'item')
-        starts = [f'{split} {found[0, 0]:.0f}, {found[0, 1]:.1f}' for split, found in stages.items()]
-        ax.set(title=domain, xlabel='\n'.join(['Same (%)', 'Pretrained at', *starts]))
+        starts = [f'{"◇◆"[x == "item"]} Same {y[0, 0]:.0f}, Joint {y[0, 1]:.1f}' for x, y in stages.items()]
+        ax.set(title=domain, xlabel='\n'.join(['Same (%)', '', 'Pretrained:', *starts]))
     axes[0, 0].set_ylabel('Joint (%)')
     handles = legend_of('pretrained', *scored(SHOWN, cases), 'hppo', ringed=True)
     handles.append(plt.Line2D([], [], c=LIGHT, lw=.8, label='Stage to stage'))
@@ -200,7 +200,7 @@ def plot(
 
 # %% ../../nbs/experiments/320_main.ipynb #c042
 def _same_highest(cases, s): # with the rows `hppo`
-    "C01: average pooling against the runner-up in Same, in every cell."
+    "C01: average pooling minus the trained method with the highest Same, in every cell."
     rows = []
     for _, cell in cases.groupby(['domain', 'split']):
         means = cell[cell.method.isin(['pretrained', 'cpt', 'sft', *MINE])].groupby('method').same.mean()
@@ -223,14 +223,14 @@ def _from_half(aside, s): # scores of `_left_out`; a row a cell of D1 to D3
 def share_of(
     rows,     # a row a cell
     held:int, # cells that must be for the claim, in the paper
-    of:int,   # out of so many
+    of:int,   # of this number of cells
 ) -> int:
     "How many of these cells must be for the claim, rounded up."
     return -(-held*len(rows)//of)
 
 # %% ../../nbs/experiments/320_main.ipynb #c050
 def _ladder_claims(cases, aside, s): # with the rows `hppo`; scores of `_left_out`
-    "C01 to C07, each stage against the one before it; C06a where D1 to D3 are run."
+    "C01 to C07; C06a only if one of D1 to D3 is run."
     def up(a, b, **more): return contrast(cases, a, b, s, **more)
     gain, half = up('hppo', 'sft'), _from_half(aside, s)
     climbed = weakest_in_each_cell(*(up(b, a) for a, b in pairwise(STAGES)))

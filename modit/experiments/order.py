@@ -71,7 +71,7 @@ def table(
     stages = single_domain_stages(cases)
     caption = ('Joint (percent) by training order, single-domain CPT and SFT, '
                f'light protocol ({p.s.light_cases} cases a split). Verdicts use all {p.s.full_cases} cases.')
-    older = 'Single-domain stages, full protocol, item split: AUC 0 to 1, the others in percent.'
+    older = 'Single-domain stages, full protocol, item split: AUC from 0 to 1, other metrics in percent.'
     return {'tab-order': Table(by_order, caption, orders), 'tab-apporig': Table(stages, older)}
 
 # %% ../../nbs/experiments/330_order.ipynb #c023

@@ -35,7 +35,7 @@ def items_around(
 def offered(
     p:Page, # shares, owns, etas
 ) -> list: # of dicts: share, own, step
-    "What a policy is offered; raises `ValueError` for a share that is none."
+    "The shares and lengths to choose from; raises `ValueError` for an invalid share."
     check_shares(p.shares)
     return [dict(share=a, own=own, step=eta) for a, own, eta in product(p.shares, p.owns, p.etas)]
 
@@ -84,10 +84,10 @@ def table(
     scores, # of `run`, with those of the main experiment and of the baselines
     p:Page, # the run
 ) -> dict:  # label -> Table
-    "Joint and Same of the moved queries, and what they are ahead of HPPO (tab:own, tab:own-gain, ours)."
+    "Joint and Same of the moved queries, and their gain over HPPO (tab:own, tab:own-gain, ours)."
     cases = beside_rivals(scores, 'own_direction')
-    moved = ("Moved: along the probe, then along the direction from what surrounds the "
-             'seeds to the seeds; share of the policy and both lengths chosen on validation.')
+    moved = ("Moved: along the probe, then along the direction from the items around "
+             'the seeds to the seeds; share of the policy and both lengths chosen on validation.')
     gain = f'Minus HPPO as the paper serves it, in points, with 95% intervals. {moved}'
     return {'tab-own': Table(by_method(cases, COLUMNS), f'Joint (percent). {moved}', COLUMNS),
             'tab-own-same': Table(by_method(cases, COLUMNS, 'same'), f'Same (percent). {moved}', COLUMNS),

@@ -45,9 +45,9 @@ def steps_of(
     batch:int, # cases of a step
     passes,    # over those cases
 ) -> tuple:    # ascending, each once
-    "After how many steps so many passes are over; raises `ValueError` for passes that are none."
+    "The step at which each pass ends; raises `ValueError` unless passes ascend and are above 0."
     good = len(passes) and min(passes) > 0 and list(passes) == sorted(passes)
-    require(good, f'passes: {list(passes)} is no ascending list of numbers above 0')
+    require(good, f'passes: {list(passes)} is not an ascending list of numbers above 0')
     return tuple(dict.fromkeys(max(1, round(x*kept/batch)) for x in passes))
 
 # %% ../../nbs/experiments/350_pareto.ipynb #c014

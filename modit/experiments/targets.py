@@ -115,8 +115,8 @@ def table(
     cases = scores['targets']
     means = cases[cases.split == 'item'].groupby(['domain', 'method'])[METRICS].mean()
     rows = means.reindex(rows_of(cases), level='method').reset_index()
-    caption = ('Target design, single-domain instantiation, full protocol, item split: AUC 0 to 1, '
-               'the others in percent. The last two rows are trained on the sharper targets.')
+    caption = ('Target design, single-domain instantiation, full protocol, item split: AUC from 0 to 1, '
+               'other metrics in percent. The last two rows are trained on the sharper targets.')
     again = scores['targets_again'].groupby(['domain', 'method', 'neighbours'], sort=False)
     fewer = again[['attr']].mean().reset_index()
     return {'tab-appbfs': Table(rows, caption),

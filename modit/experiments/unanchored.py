@@ -24,7 +24,7 @@ KINDS = dict( # variant -> how it is drawn
     off_policy=Look('Without the filter', VERMILLION),
     pareto_once=Look('With the filter', GREEN, 's'))
 
-# Settings of a round that only preferences move.
+# Settings of a round without the tail term.
 def freed(p): return override(p.s, tail_weight=0., beta=p.temperature, off_policy_steps=tuple(p.steps))
 
 def at(kind, step): return f'{kind} {step}' # a checkpoint, as a method
@@ -113,7 +113,7 @@ def cells(
     scores, # of `run`
     p:Page, # steps
 ) -> dict:  # claim, or its part -> rows of `contrast`
-    "The last checkpoint against SFT, against validation's peak, and with the filter against without."
+    "The last checkpoint minus SFT, and the run with the filter minus the run without it."
     rows = scores['unanchored']
     free, filtered = (at(kind, p.steps[-1]) for kind in KINDS)
     items = rows[rows.split == p.splits[0]]

@@ -67,7 +67,7 @@ def _interval(draws, values, units, level):
     values, draws = values[~np.isnan(values)], draws[~np.isnan(draws)]
     if not (len(values) and len(draws)): return Interval(*[float('nan')]*4, 0, 0)
     low, high = np.quantile(draws, [(1 - level)/2, (1 + level)/2])
-    zero = 1e-6*np.abs(values).max()  # sums are in float32: what is smaller is zero
+    zero = 1e-6*np.abs(values).max()  # sums are in float32: smaller values count as zero
     low, high = (0. if abs(end) <= zero else end for end in (low, high))
     rarer = min((draws <= zero).sum(), (draws >= -zero).sum())
     p = min(1., 2*(1 + rarer)/(1 + len(draws)))

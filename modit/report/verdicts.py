@@ -163,7 +163,7 @@ def split_panels(
     rows:pd.DataFrame, # of `contrasts`
     places,            # as for `draw_differences`
     splits,            # a panel each
-    ylabel:str,        # what is shown, minus what
+    ylabel:str,        # label of the vertical axis: which method minus which
     marks:dict,        # as for `draw_differences`
     **columns,         # across and by, as there
 ):                     # matplotlib Figure
@@ -187,7 +187,7 @@ def _paper_effect(rows, paper):
 def power(
     rows:pd.DataFrame, # of `contrast`
     paper,             # label of the reported table, or its rows with domain, split and method
-) -> pd.DataFrame:     # one row per cell, in points of Joint; enough: would the paper's difference be seen
+) -> pd.DataFrame:     # one row per cell, in points of Joint; enough: would the paper's effect be significant
     "Half the width of each interval beside the paper's difference."
     effect = _paper_effect(rows, paper)
     half = (rows.high - rows.low)/2

@@ -76,7 +76,7 @@ def get_model(
     s:Settings, # of the run
     stage:str,  # base (untrained), a supervised stage or a preference variant
     domain=None, # for stages of one domain
-    checkpoint=None, # of a preference run: None the chosen one, i the i-th of its history, -1 the last one
+    checkpoint=None, # of a preference run: None: the chosen one; i: the i-th of its history; -1: the last
 ):              # a MODiT
     "The model of a stage on accelerate's device, trained if it is not in the store."
     model = new_model(s).to(processes().device) # where `fit` would train it
@@ -198,7 +198,7 @@ def make_stage(
     if not on_main(path.exists):
         with one_at_a_time(path.parent/'.locks'/path.stem, f'makes {path.stem}'):
             if not on_main(path.exists): maker_of(stage)(s, stage, domain, path, **shards)
-    on_main(partial(shutil.rmtree, work_folder(path), ignore_errors=True)) # also one that a kill left behind
+    on_main(partial(shutil.rmtree, work_folder(path), ignore_errors=True)) # also after a killed process
     return path
 
 # %% ../../nbs/run/220_pipeline.ipynb #c051
@@ -229,7 +229,7 @@ def get_losses(
     stage:str,   # a supervised stage or a preference variant
     domain=None, # for stages of one domain
 ) -> list:       # one number per optimiser step
-    "The losses of a stage's training; of a preference run, those of all rounds in order."
+    "The losses of a stage's training; of a preference run, the losses of all rounds in order."
     if stage not in VARIANTS: return load_arrays(make_stage(s, stage, domain))[1]['losses']
     rows = get_rows(s, domain, stage)
     if VARIANTS[stage].rounds == 1: rows = rows[:1] # its checkpoints share one curve

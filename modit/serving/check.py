@@ -121,7 +121,7 @@ def _contents(domain):
     line = f'{n} items of dimension {domain.items.shape[1]}, {int(domain.attribute.sum())} positive'
     if not domain.labelled.all(): line += f', {n - int(domain.labelled.sum())} not labelled'
     if domain.pattern is not None: line += f', {len(domain.patterns)} patterns of its own'
-    if not domain.sessions: return f'{line}, no sessions: walks among neighbours stand in for them'
+    if not domain.sessions: return f'{line}, no sessions: walks among neighbours replace them'
     return f'{line}, {len(domain.sessions)} sessions'
 
 # %% ../../nbs/serving/259_check.ipynb #c040
@@ -159,6 +159,6 @@ def check_folder(
         lines += [_contents(domain), f'settings that fit are in {path}/{FACTS}; change them there']
         if scorer == 'column': lines.append(f'to train with them: modit fit {path} --profile {profile}')
         if scorer == 'column': lines += _measured(domain, s)
-        else: lines.append(f'labels come from {scorer}: nothing is measured that would cost')
+        else: lines.append(f'labels come from {scorer}, and each may cost: nothing is measured')
     except ValueError as e: wrong.append(str(e))
     return lines, wrong

@@ -57,7 +57,7 @@ def _check(
     threshold:float=None,  # lowest score of a positive; kept in the folder
     scorer:str='column',   # module:function for items that are not labelled
 ):
-    "say what is wrong with data, and what to expect of them"
+    "report errors in data, and what results to expect"
     load_settings(profile)
     from modit.serving.check import check_folder
     from modit.serving.proposal import settings_of
@@ -82,7 +82,7 @@ def _fit(
 
 # %% ../../nbs/serving/271_commands.ipynb #c046
 def _evaluate(model:_Model, items:_Items=None, share:_Share=None, step:_Step=None, own:_Own=None):
-    "score a model on its held-out cases, or a folder without one"
+    "score a model, or a folder without a model, on held-out cases"
     given = dict(share=share, step=step, own=own)
     from modit.serving.fit import evaluate
     asked = {name: value for name, value in given.items() if value is not None}
@@ -138,7 +138,7 @@ def _expand(
     add:str=None,         # a folder of more items to search
     lists:str=None,       # JSON lines, an object of seeds and options each; -: stdin
 ):
-    "print more items of the seeds' kind, with the attribute; a folder without a model will do"
+    "print more items of the seeds' kind that have the attribute; a trained model is not needed"
     require((seeds is None) != (lists is None), 'what to expand: give --seeds, or --lists')
     seeds = _seeds(seeds)
     wishes = _wishes(where, threshold, without, unlike, judged, feedback, distinct, diversity)
@@ -183,7 +183,7 @@ def _serve(
     port:int=8000,        # 0: a free one
     token:str=None,       # a file with the token that every request has to bring
 ):
-    "answer lists over HTTP, and show a page"
+    "serve lists over HTTP, with a web page"
     require(token is None or Path(token).is_file(), f'--token {token}: no such file; give one with a token')
     require(0 <= port < 2**16, f'--port {port} is out of range; give a number from 0 to 65535')
     print(f'modit: loading packages, then {model} and its items{_kept(model)}', flush=True)

@@ -23,8 +23,8 @@ from ..retrieval import search
 from ..run.pipeline import get_corpus, get_domain, make_stage, one_at_a_time
 from ..run.stages import check_stage, stage_path
 from .bundle import find_items, free_for_model
-from .card import (FEW, held_out_words, in_cases, in_patterns, metrics_of, metrics_table,
-                                model_card, seen_words, table_notes, verdict_words)
+from .card import (FEW, held_out_words, in_cases, metrics_of, metrics_table, model_card,
+                                seen_words, table_notes, verdict_words)
 from .proposal import settings_of
 from .retriever import Retriever, stored_retriever
 from .rivals import (choose_depth, choose_moves, classifier_scores, forecast_rows, moved,
@@ -69,7 +69,7 @@ def _score_model(retriever, corpus, s, depths, asked=None):
 
 # %% ../../nbs/serving/258_fit.ipynb #c005e
 def _hope(corpus, s):
-    "Whether training can be expected to pay, in a line."
+    "One line that says whether training is expected to help."
     cases = validation_cases(corpus, s)['item']
     move = only_moves(choose_moves(corpus, s)['untrained']['item'])
     queries = dict(untrained=moved(**parts_of(corpus, cases, s), **move),
@@ -79,11 +79,12 @@ def _hope(corpus, s):
     joint = rows[rows.metric == 'joint'].set_index('what')
     gain, found = joint.loc['target - untrained'], joint.estimate
     folder = Path(s.of('folders', corpus.name)).name
-    end = f'training is not expected to pay; modit expand {folder} needs none'
-    if gain.patterns < FEW: end = f'too few to say whether training pays ({in_patterns(gain.patterns)})'
-    elif gain.low > 0: end = 'there is something to train for'
+    end = f'training is not expected to help; modit expand {folder} works without it'
+    if gain.patterns < FEW: end = f'too few patterns ({gain.patterns}) to say whether training helps'
+    elif gain.low > 0: end = 'training may help'
     over = in_cases(cases.pattern, trained_patterns(corpus, s))
-    what = f'{found["untrained"]:.1%} of the items in validation lists ({over}) are wanted without training'
+    share = f'{found["untrained"]:.1%} of the items in validation lists ({over})'
+    what = f'without training {share} have pattern and attribute'
     return f'{what}; with the training target as query {found["target"]:.1%}: {end}'
 
 def _prospects(corpus, s): # lines before the training

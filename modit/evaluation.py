@@ -24,7 +24,7 @@ def protocol_counts(
     s:Settings, # light_cases, density_cases, auc_cases, full_cases
     name:str,  # light, hardened or full
 ) -> tuple[int, int]: # cases scored by retrieval, cases scored by AUC
-    "How many cases a protocol takes of a split; raises `ValueError` (App. B, Evaluation protocols)."
+    "Numbers of cases of a protocol; raises `ValueError` if it is unknown (App. B, Evaluation protocols)."
     counts = dict(light=(s.light_cases, s.light_cases),
                   hardened=(s.density_cases, s.auc_cases),
                   full=(s.full_cases, s.full_cases))

@@ -31,7 +31,7 @@ def flow_loss(
     jacobi='endpoint',  # Jacobi weight
     valid=None,         # (B, m) bool condition mask
     visible=None,       # (B, T) bool, False hides the condition from a target
-    scale=1.,           # guidance scale of the velocity; other than 1 only for scores
+    scale=1.,           # guidance scale of the velocity; only the preference stage uses another than 1
 ):                      # (B, T) loss of every target
     "Flow-matching loss of every target (equation of L_FM)."
     target = target.unflatten(1, (-1, t.shape[1]))
@@ -63,7 +63,7 @@ def unconditional_velocity(
     z,        # (B, T, d) points on the paths
     t,        # (B or 1, D) times, target j has the time j mod D
     position, # (T,) or (B, T) place of each target in the sequence
-    modulation=None, # modulation of the guide at these times, if it was kept
+    modulation=None, # modulation of the guide at these times, if it was computed beforehand
 ):            # (B, T, d) velocities, tangent at z
     "The velocity without a condition, from the model or from the one that guides it."
     nothing = z.new_zeros(len(z), 0, z.shape[-1])
@@ -77,7 +77,7 @@ def guided_velocity(
     t,        # (B or 1, 1) time of all targets
     position, # (T,) or (B, T) place of each target in the sequence
     scale,    # (T,) guidance scales
-    modulations=(None, None), # modulations of the model and of its guide at this time, if kept
+    modulations=(None, None), # modulations of the model and of its guide at this time, if computed beforehand
 ):            # (B, T, d) velocities, tangent at z
     "Classifier-free guidance with one scale for each target (App. A)."
     velocity = model.cached_velocity(cache, z, t, position, modulation=modulations[0])

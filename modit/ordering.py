@@ -52,7 +52,7 @@ def density_from_anchors(
     s:Settings, # anchors, k, ridge_alpha, index, label_block, seed
     name:str,   # domain
 ) -> tuple[np.ndarray, np.ndarray]: # predicted density (N,), the predictor's weights (d,), both float32
-    "Label anchors by retrieval, and predict the density of all items from them (sec. From Sparse Labels)."
+    "Label anchors by retrieval, and predict the density of all items (sec. From Sparse Metric Labels)."
     allowed = np.flatnonzero(np.isin(role, (ROLES.index('train'), ROLES.index('other'))))
     rng = stream(s.seed, 'anchors', name)
     anchors = np.sort(rng.choice(allowed, min(s.anchors, len(allowed)), replace=False))
@@ -85,7 +85,7 @@ def prepare_corpus(
 def save(
     self:Corpus,
     path, # file
-    folder=None, # folder of your own domain, whose table of items is used as it is
+    folder=None, # folder of your own domain; a table of items that is already there is not written again
 ):
     "Write a corpus atomically, without its index."
     values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ('scorer', 'items')}

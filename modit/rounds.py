@@ -74,7 +74,7 @@ def validate(
 class Run:
     "A preference run: the validation scores of its policies, and the policies."
     history: list = field(default_factory=list)     # one dict for each round or checkpoint
-    checkpoints: list = field(default_factory=list) # the policy of each; None where it was not kept
+    checkpoints: list = field(default_factory=list) # the policy of each
 
 # %% ../nbs/184_rounds.ipynb #c038
 @patch(as_prop=True)

@@ -95,7 +95,7 @@ def counted():
     classes = table['tab-classes'].set_index('about')
     paper, ours = classes.drop('ours').sum(), classes.loc['ours']
     method, conditions, calibration = (classes.loc[c] for c in ('the method', 'conditions', 'calibration'))
-    both, same, again = 'the same word in both', 'judged in a second world', table['tab-replicate']
+    both, same, again = 'the same verdict in both', 'judged in a second world', table['tab-replicate']
     why = table['claims'].why.dropna()
     known = (~why.str.startswith('Not explained')).sum()
     sign = {r.group: f'{r["same sign"]} of {r.cells}' for _, r in table['tab-groups'].iterrows()}

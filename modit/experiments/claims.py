@@ -46,7 +46,7 @@ def section(
 # %% ../../nbs/experiments/500_claims.ipynb #c011
 def grouped(
     scores, # with the ledger
-) -> pd.DataFrame: # a row a claim, with its section
+) -> pd.DataFrame: # one row for each claim, with its section
     "The claims, section by section."
     found = scores['claims']
     return found.assign(section=found.place.map(section)).sort_values(['section', 'id'], ignore_index=True)
@@ -71,7 +71,7 @@ def in_marks(
 # %% ../../nbs/experiments/500_claims.ipynb #h007
 REAL = ('public', 'icons', 'tree', 'tree-e5') # profiles of real data
 
-def real_ledger() -> dict: # claims, a row a claim and profile, and claim-cells; empty where nothing was run
+def real_ledger() -> dict: # claims, one row for each claim and profile; claim-cells; or nothing
     "The ledgers of real data."
     folders = [figures_dir(load_settings(profile)) for profile in REAL]
     folders = [x for x in folders if (x/'claims.csv').exists()]
@@ -110,7 +110,7 @@ def places(
     return {at: min(verdicts, key=RANK.get) for at, verdicts in found.items()}
 
 # %% ../../nbs/experiments/500_claims.ipynb #c017
-VERDICT_AT, ID_AT, PER_LINE = -1.4, -3.4, 78 # where verdict and number stand, letters of a statement a line
+VERDICT_AT, ID_AT, PER_LINE = -1.4, -3.4, 78 # x of verdicts and of numbers, characters in a line
 WITHOUT = f'{NOT_RUN.label}: there are no scores'
 NO_MARK = 'no mark: not about this cell'
 MARKED = dict(zip((*WORDS, NOT_RUN.label), (*VERDICTS.values(), NOT_RUN), strict=True))
@@ -197,13 +197,14 @@ def on_real_data() -> pd.DataFrame: # by id: class, cells, significant, against,
 
 # %% ../../nbs/experiments/500_claims.ipynb #c025
 CAPTION = (
-    'Every statement with its word. cells: domains times splits; same sign: those whose estimate has the '
-    'stated sign; significant and against: those whose 95% interval excludes 0 on that side, or on the '
-    "other. size: median over cells of our difference over the paper's, where it prints both numbers. "
-    'estimate: mean over the cells, between the lowest and the highest end of their intervals; positive '
-    'where the statement is favoured, in fractions (AUC for C06a and C06b), or the number that it is about. '
-    'scale: theory follows from definitions, public is judged on real data too (column real data), synthetic '
-    'is not. The last columns say why a statement is not confirmed, what shows it, and what runs it again.')
+    'Every statement with its verdict. cells: domains times splits; same sign: those whose estimate has '
+    'the stated sign; significant and against: those whose 95% interval excludes 0 on that side, or on '
+    "the other. size: our difference divided by the paper's, the median of the cells, where the paper "
+    'prints both methods. estimate: mean over the cells, in fractions (AUC for C06a and C06b), positive '
+    'if it favours the statement; for a statement with a threshold or a range, the number that it is '
+    'about. low, high: the lowest and the highest end of the intervals of the cells. scale: theory '
+    'follows from definitions, public is judged on real data too (column real data), synthetic is not. '
+    'The last columns say why a statement is not confirmed, what shows it, and what runs it again.')
 
 def every_claim(
     scores, # with the ledger
@@ -220,25 +221,28 @@ def every_claim(
 
 # %% ../../nbs/experiments/500_claims.ipynb #h010
 HEAD = (
-    'One mark for each domain, on items / on new patterns: ● the statement holds, ✕ its opposite holds, ○ '
-    'neither is significant (95% interval of the paired difference, over patterns; on items over cases '
-    'too). A claim with two contrasts has the mark of its weaker one. Order: D1 to D4; tweets, common '
-    'words, verbs, icons (a picture encoder, plain pixels), branches of WordNet (two sentence encoders).')
+    'One mark for each domain, on items / on new patterns: ● the statement holds, ✕ its opposite holds, '
+    '○ neither is significant (a paired difference is significant if its 95% interval over patterns '
+    'excludes 0, and on items the interval over cases too). If a claim makes two comparisons, the mark '
+    'is that of the weaker comparison. Order: D1 to D4; tweets, common words, verbs, icons (a picture '
+    'encoder, plain pixels), branches of WordNet (two sentence encoders).')
 ABOUT = (
-    "Statements by subject: the paper's in three classes, and our own. Confirmed: as many cells as the "
-    'statement asks for support it significantly. Opposite: not confirmed, and more cells contradict it '
-    'significantly than support it. Not seen at this scale: all other statements. The second world is drawn '
-    'from another seed, with the same constants.')
+    'Statements by class. The method: what it gains over another. Conditions: when something holds. '
+    'Calibration: what the synthetic domains were made to have. Ours: what the paper does not state. '
+    'Confirmed: at least the number of cells that the statement requires support it significantly. '
+    'Opposite: not confirmed, and more cells contradict it significantly than support it. Not seen at '
+    'this scale: all other statements. The second world is drawn from another seed, with the same '
+    'constants.')
 ABOUT_REAL = (
-    'The same for real data: WordNet and its branches, tweets, icons. '
-    'Confirmed: by each profile that judged the statement.')
+    'Statements judged on real data (WordNet and its branches, tweets, icons), counted by class. '
+    'Confirmed: every profile that judged the statement confirms it.')
 ABOUT_ENCODERS = 'Verdicts on branches of WordNet with vectors of two sentence encoders, all else the same.'
 
 def table(
     scores, # with the ledger
     p:Page, # the run
 ) -> dict:  # label -> Table
-    "Every claim with its word, counts by class, six claims in cells (tab:claims, tab:headline, ours)."
+    "Every claim with its verdict, counts by class, six claims in cells (tab:claims, tab:headline, ours)."
     found = {'tab-claims': every_claim(scores)}
     if p.s.folders: return found
     counts = by_class(scores['claims'], second_ledger(p).get('claims', ()))

@@ -92,7 +92,7 @@ def of_rounds(
     validation, # rows a round or checkpoint
     s:Settings, # hppo_steps, hppo_batch
 ) -> dict:      # field -> what stands for it
-    "What the rounds of the variants that may be reported read of their cases."
+    "How many cases the rounds of the iterated variants keep, and how much of them the steps read."
     iterated = [name for name, v in VARIANTS.items() if v.reported and v.rounds != 1]
     rounds = validation[validation.method.isin(iterated)]
     kept = rounds.kept[rounds.kept >= s.hppo_batch]
@@ -179,10 +179,11 @@ ABOUT = """# What differs from the paper
 open in the paper, so that a choice had to be made: {n[2]}.
 
 Each row says what the paper does, what is done here at profile `{profile}`, why, and the pages that \
-measured, explain or hold it. A list with slashes has one value per domain. {page} writes this text; its \
+measure, explain or implement it. A list with slashes has one value per domain. {page} writes this text; its \
 numbers are read from the settings, the code and the committed scores. The paper's data are private, so \
-values of Joint cannot be compared with the paper's; directions can. The words, D1 to D4 and CPT among \
-them, are explained in [vocabulary](../nbs/000_vocabulary.ipynb).
+values of Joint cannot be compared with the paper's; directions can. The words are \
+explained in [vocabulary](../nbs/000_vocabulary.ipynb), CPT and the other stages in the \
+[README](../README.md).
 """
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c051

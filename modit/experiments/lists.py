@@ -29,7 +29,7 @@ def item_names(
     s:Settings, # of the run
     name:str,   # domain
 ) -> pd.DataFrame: # a row an item: id, text
-    "What items are called, and their texts where a licence says that copies may go."
+    "What items are called, and their texts where a licence allows copies."
     if not s.folders:
         rows = np.arange(s.of('items', name))
         return pd.DataFrame(dict(id=rows.astype(str), text=''))
@@ -238,7 +238,8 @@ def plot_icons(
              for x in shown.drop_duplicates('case').itertuples()]
     headings = {method: f'{look(method).label} finds' for method in SHOWN}
     fig = draw_sheet(shown, [*names], pictures, headings, notes=notes)
-    fig.suptitle("Black: right, filled and of the seeds' word. Grey and crossed out: wrong.", fontsize=9.5)
+    words = "Black: right, a filled icon (the attribute) of the seeds' word. Grey and crossed out: wrong."
+    fig.suptitle(words, fontsize=9.5)
     return fig
 
 

@@ -88,7 +88,8 @@ def table(
     cases = beside_rivals(scores, 'own_direction')
     moved = ("Moved: along the probe, then along the direction from the items around "
              'the seeds to the seeds; share of the policy and both lengths chosen on validation.')
-    gain = f'Minus HPPO as the paper serves it, in points, with 95% intervals. {moved}'
+    gain = ('Joint and Same of the moved queries minus those of HPPO as the paper serves it, in points, '
+            f'with 95% intervals. {moved}')
     return {'tab-own': Table(by_method(cases, COLUMNS), f'Joint (percent). {moved}', COLUMNS),
             'tab-own-same': Table(by_method(cases, COLUMNS, 'same'), f'Same (percent). {moved}', COLUMNS),
             'tab-own-gain': Table(over_hppo(scores, p), gain, ('estimate', 'low', 'high'))}

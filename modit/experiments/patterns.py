@@ -155,7 +155,8 @@ def table(
     curve = pd.DataFrame([_row(found[n], **cell, patterns=n) for cell, found in cells for n in found])
     more = [_row(growth(found), **cell, crossing=crossing(found.iloc[0])) for cell, found in cells]
     ends = ('estimate', 'low', 'high')
-    words = 'What a doubling of the patterns adds to it, and where it begins to be above 0.'
+    words = ('What a doubling of the patterns adds to Joint minus averaging, and from which number of '
+             'patterns this difference is above 0.')
     return {'tab-patterns': Table(curve, 'Joint minus averaging, by patterns trained on.', ends),
             'tab-growth': Table(pd.DataFrame(more), words, ends)}
 

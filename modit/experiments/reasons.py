@@ -193,7 +193,7 @@ def table(
     return {
         'tab-lead': Table(lead_table(scores['leads']), 'Winners minus losers at both looks.', tuple(LED)),
         'tab-again': Table(looked, 'Joint of oracles and served queries at both looks.', ('first', 'second')),
-        'tab-false': Table(false, 'False rewards, true winners.'),
+        'tab-false': Table(false, 'How often a false reward names a true winner; the true reward it loses.'),
         'tab-margin': Table(kept, 'Training cases that the margin keeps, by neighbours of a reward.')}
 
 # %% ../../nbs/experiments/480_reasons.ipynb #c047

@@ -92,7 +92,7 @@ def run(
 def paper_rows(
     s:Settings, # hppo_rounds, hppo_steps
 ) -> pd.DataFrame: # domain, split, method, joint
-    "The paper's table, which is on D1, under the names of ours with as many rounds (tab:rollout)."
+    "The paper's table (D1 only); each schedule has the name of ours with as many rounds (tab:rollout)."
     ours = {r: method for method, (r, _) in schedules(s).items()}
     rows = read_reported('tab-rollout')
     return rows.assign(domain='D1', method=rows.rounds.map(ours)).dropna(subset='method')
@@ -217,7 +217,7 @@ def schedule_reasons(
     cases,  # of the schedules, and the single round of the main table
     p:Page, # the run
 ) -> dict:  # claim -> fields
-    "C12 and C17: what would have been seen in the cells that miss, and what iteration adds."
+    "C12 and C17: power for an effect of the paper's size in the cells that miss, and what iteration adds."
     one, two, four = schedules(p.s)
     iterated, rises = (missing(contrast(cases, *x, p.s)) for x in ((four, 'off_policy'), (two, one)))
     theirs = paper_gap(iterated, 'adaptive', 'off_policy')

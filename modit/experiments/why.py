@@ -87,7 +87,7 @@ def purity_reasons(
     scores, # of the pages that it reads
     p:Page, # settings and parameters
 ) -> dict:  # claim -> fields
-    "C05b and C06b: are the winners of a first pool purer than its losers where the policy turns back?"
+    "C05b and C06b: are winners of a first pool purer than its losers where the claim misses?"
     main = with_hppo(scores['main'], scores['validation'])
     pairs = scores['leads'].query('pool == "hybrid"').assign(pairs=1)
     ahead = shares(pairs, 'same', 'pairs')
@@ -149,7 +149,7 @@ PARTS = (power_reasons, pattern_reasons, purity_reasons, pool_reasons, rival_rea
 def of_pages(
     p:Page, # of this page
 ) -> dict: # claim -> fields
-    "What pages give themselves, from their own scores and those that they read."
+    "The numbers that other pages compute for their claims, from their own scores and those that they read."
     found = {}
     for name in map(short_name, experiments()):
         module, other = import_module(f'modit.experiments.{name}'), p.other(name)

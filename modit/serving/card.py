@@ -122,12 +122,12 @@ def _verdict(split, rows, chosen):
     if chosen['share'] == 0: return f'{where} {_left_out(split, n, int(chosen["patterns"]))}.'
     joint = rows[rows.metric == 'joint']
     gains = ', '.join(f'{_percent(r)} against `{r.what.partition(" - ")[2]}`' for r in joint.itertuples())
-    if n < FEW: return f'{where} there are too few kinds to judge: {gains} points of Joint.'
+    if n < FEW: return f'{where} there are too few kinds to judge. Points of Joint: {gains}.'
     pays = 'training pays' if (joint.low > 0).all() else 'training does not pay'
     worse = rows[(rows.metric == 'same') & (rows.high < 0)]
     lost = [what.partition(' - ')[2] for what in worse.what]
     same = f'; Same is significantly below that of {" and ".join(lost)}' if len(lost) else ''
-    return f'{where} {pays}: {gains} points of Joint{same}.'
+    return f'{where} {pays}; in points of Joint {gains}{same}.'
 
 # %% ../../nbs/serving/245_card.ipynb #k013b
 def verdict_words(

@@ -145,7 +145,7 @@ def fit(
     to=None,        # folder for the models; None: each model in its domain's folder
     **overrides,    # settings to change
 ) -> list:          # a Retriever for each folder
-    """Train on folders of one's own and save a model for each; raises `ValueError` before it trains.
+    """Train on folders of one's own and save a model for each; raises `ValueError` before any training.
 
     >>> shoes, = modit.fit('shoes', 'smoke', stage='sft')
     results of the stages are kept in ...
@@ -170,7 +170,7 @@ def fit(
 # %% ../../nbs/serving/258_fit.ipynb #c031
 def evaluate(
     model,       # folder of a model, or of a domain
-    items=None,  # folder of its domain; None: the folder above
+    items=None,  # folder of its domain; None: the folder that contains the model
     asked=None,  # share, step or own: moves to score in addition to the served query
     **overrides, # settings that shall differ, such as full_cases or a scorer
 ) -> pd.DataFrame: # split, what, attr, same, joint, over: in percent, with intervals

@@ -110,7 +110,7 @@ def in_second_world(
     again = claims.id.map(second.set_index('id').verdict).fillna(NOT_RUN.label)
     both = (again != NOT_RUN.label) & (claims.verdict != NOT_RUN.label)
     return pd.DataFrame({'judged in a second world': both, 'confirmed there': both & (again == CONFIRMED),
-                         'the same word in both': both & (again == claims.verdict)})
+                         'the same verdict in both': both & (again == claims.verdict)})
 
 # %% ../../../nbs/experiments/lib/261_beside.ipynb #k001
 CLASSES = dict(method='the method', condition='conditions', calibration='calibration', ours='ours')

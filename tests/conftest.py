@@ -57,9 +57,11 @@ def pytest_addoption(parser):
     parser.addoption('--changed', action='store_true', help='run only pages that differ from the last commit')
 
 
-# Longest first, so that none is left for the end where files run side by side (`make test`).
-LONG = ('test_runs', 'test_notebooks', 'test_slurm', 'test_redraw', 'test_docs', 'test_outputs',
-        'test_figures', 'test_folder_pages')
+# Longest first, so that none is left for the end where files run side by side (`make test`). What runs two
+# processes goes beside Slurm, which mostly waits.
+LONG = ('test_every_page', 'test_slurm', 'test_notebooks', 'test_runs', 'test_docs', 'test_outputs',
+        'test_redraw', 'test_figures', 'test_bench', 'test_retriever', 'test_folder_pages', 'test_anywhere',
+        'test_serve', 'test_folder', 'test_untrained')
 
 
 def pytest_collection_modifyitems(items):
@@ -182,12 +184,14 @@ def results(copy, profile='smoke'):
     return {str(name): digest(p) for name, p in files.items() if kept(name)}
 
 
-def two_at_a_time(request, argument, call, pool=None):
+def two_at_a_time(request, argument, call, pool=None, first=()):
     """For a fixture: a call for every value of an argument, two at once, value -> future.
 
-    Only values of tests that will run are called; each test takes its own result, or its own error.
+    Only values of tests that will run are called, those in `first` before the others; each test takes its
+    own result, or its own error.
     """
     asked = [x for x in request.session.items if request.fixturename in x.fixturenames]
+    values = sorted((x.callspec.params[argument] for x in asked), key=lambda value: value not in first)
     with pool or ThreadPoolExecutor(2) as pool:
-        yield {x.callspec.params[argument]: pool.submit(call, x.callspec.params[argument]) for x in asked}
+        yield {value: pool.submit(call, value) for value in values}
         pool.shutdown(cancel_futures=True)

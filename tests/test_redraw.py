@@ -1,6 +1,6 @@
 """Tables follow from the committed scores, without a model and without a kernel.
 
-Figures are made and not written: test_figures.py draws those of the committed scores, and test_runs.py
+Figures are made and not written: test_figures.py draws those of the committed scores, and test_every_page.py
 writes those of the smoke profile and compares them.
 """
 import json

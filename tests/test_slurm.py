@@ -24,6 +24,11 @@ SCRIPT, PATIENCE = ROOT/'workflow'/'slurm-local', 600
 # Left to Slurm: two stages of a domain, and two pages. Other domains run the same code.
 LEFT = ('sft-D1-*', 'pool-D1-*', 'adaptive-D1-*', 'off_policy-D1-*', 'pareto*-D1-*')
 MAIN_RUN = ('main', '--profile', 'smoke', '--workflow', 'slurm')
+# Snakemake asks how jobs stand after five seconds, then ten seconds later each time; here every second.
+ASKED_OFTEN = """
+from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
+RemoteExecutor.next_seconds_between_status_checks = property(lambda self: 1, lambda self, seconds: None)
+"""
 
 
 def test_what_trains_asks_for_an_accelerator_and_nothing_else_does():
@@ -97,6 +102,7 @@ def kill_process(copy, *words):
 def test_a_run_that_loses_jobs_memory_and_the_controller_ends_the_same(slurm, whole, tmp_path):
     copy = begun(whole, tmp_path/'modit', *LEFT)
     messages, folder = copy/'messages.txt', Path(slurm['SLURM_CONF']).parent
+    with open(copy/'Snakefile', 'a') as f: f.write(ASKED_OFTEN)
 
     starved = start(copy, slurm, 'mem_mb=100')
     assert starved.wait(PATIENCE) == 2, messages.read_text()[-3000:]

@@ -6,6 +6,7 @@ __all__ = ['READS', 'SCORES', 'TAUGHT', 'RUNS', 'LADDER', 'BETTER', 'POOLS', 'GR
            'second_scores', 'of_groups', 'rank_correlations', 'of_ranks', 'table', 'plot_groups', 'plot', 'claims']
 
 # %% ../../nbs/experiments/498_groups.ipynb #g004
+from functools import cache
 from typing import NamedTuple
 
 import matplotlib.pyplot as plt
@@ -131,18 +132,27 @@ def of_groups(
         rows.append(dict(group=group.name, metric=METRICS[group.column]) | found)
     return pd.DataFrame(rows)
 
+# `of_groups` of both worlds; the table and the picture of a run share them.
+def _in_both_worlds(scores, p):
+    if 'both' not in vars(p):
+        p.both = of_groups(scores, p.s), of_groups(second_scores(p), override(p.s, seed=SECOND))
+    return p.both
+
 # %% ../../nbs/experiments/498_groups.ipynb #g027a
 RANKED = dict(all=('pretrained', 'average', 'cpt', 'sft', 'off_policy', 'adaptive', 'pareto', 'pareto_eps'))
 RANKED['from SFT on'] = RANKED['all'][3:]
 
 # %% ../../nbs/experiments/498_groups.ipynb #g027
+@cache
+def _paper_means(): return paper_rows()['main'].drop_duplicates(CELL).set_index(CELL)
+
 def rank_correlations(
     cases,   # main scores of one world
     methods, # that are ranked
     column:str, # metric
 ) -> pd.Series: # (domain, split) -> Spearman's correlation with the paper's means
     "How alike the order of methods is in each cell."
-    theirs = paper_rows()['main'].drop_duplicates(CELL).set_index(CELL)[column].rename('paper')
+    theirs = _paper_means()[column].rename('paper')
     ours = cases[cases.method.isin(methods)].groupby(CELL)[column].mean().rename('ours')
     both = pd.concat([ours, theirs], axis=1, join='inner').dropna()
     cells = both.groupby(['domain', 'split'])
@@ -180,10 +190,9 @@ def table(
     p:Page, # the run
 ) -> dict:  # label -> Table
     "The groups counted in both worlds, and how alike methods are ranked (tab:groups, tab:ranks, ours)."
-    other = second_scores(p)
-    first, second = of_groups(scores, p.s), of_groups(other, override(p.s, seed=SECOND))
+    first, second = _in_both_worlds(scores, p)
     later = second.drop(columns=['group', 'metric', 'cells']).add_suffix(f' (seed {SECOND})')
-    ranks = of_ranks({p.s.seed: scores, SECOND: other})
+    ranks = of_ranks({p.s.seed: scores, SECOND: second_scores(p)})
     return {'tab-groups': Table(first.join(later), CAPTION), 'tab-ranks': Table(ranks, RANKS)}
 
 # %% ../../nbs/experiments/498_groups.ipynb #g035a
@@ -232,7 +241,6 @@ def plot(
     p:Page, # the run
 ) -> dict:  # label -> Figure
     "The groups in both worlds, and the gain of five methods (fig:groups, fig:gain, ours)."
-    first, second = of_groups(scores, p.s), of_groups(second_scores(p), override(p.s, seed=SECOND))
-    return {'fig-groups': plot_groups(first, second), 'fig-gain': plot_gain(scores, p)}
+    return {'fig-groups': plot_groups(*_in_both_worlds(scores, p)), 'fig-gain': plot_gain(scores, p)}
 
 def claims(scores, p): return [] # they are the other pages'

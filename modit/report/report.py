@@ -10,6 +10,7 @@ __all__ = ['PERCENT', 'PACKAGES', 'figures_dir', 'write_cases', 'read_cases', 'i
 # %% ../../nbs/report/200_report.ipynb #c002
 import gzip, json, platform, resource, time, zlib
 from dataclasses import asdict
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
@@ -41,6 +42,9 @@ def write_cases(
 # %% ../../nbs/report/200_report.ipynb #c007
 def _shown(path): return path.relative_to(repo_root()) if path.is_relative_to(repo_root()) else path
 
+@lru_cache(64) # the pages of a run read the same files
+def _read(path, *written): return pd.read_csv(path)
+
 def read_cases(
     folder:Path,    # figures/<profile>, or that of a rerun
     name:str,       # such as main
@@ -49,7 +53,8 @@ def read_cases(
     path = _cases_path(folder, name)
     if not path.exists():
         raise FileNotFoundError(f'no scores at {_shown(path)}; run its experiment with fresh = True first')
-    try: return pd.read_csv(path)
+    written = path.stat()
+    try: return _read(path, written.st_mtime_ns, written.st_ino).copy()
     except (EOFError, OSError, ValueError, zlib.error) as e:
         todo = 'restore it from git, or run its experiment with fresh = True'
         raise ValueError(f'{_shown(path)} is damaged ({e}); {todo}') from None

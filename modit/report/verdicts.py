@@ -31,8 +31,6 @@ def scores_by_method(
     return rows[column].unstack().reindex(columns=methods)
 
 # %% ../../nbs/report/210_verdicts.ipynb #c006
-def _pair(scores, a, b): return scores[[a, b]].dropna().set_axis(['a', 'b'], axis=1).reset_index()
-
 def paired(
     cases:pd.DataFrame, # per-case scores of several methods
     a:str,              # first method
@@ -40,7 +38,8 @@ def paired(
     column='joint',     # metric
 ) -> pd.DataFrame:      # domain, split, case, pattern, a, b
     "Both methods' scores on their shared cases."
-    return _pair(scores_by_method(cases, [a, b], column), a, b)
+    both = scores_by_method(cases, [a, b], column).dropna()
+    return both.set_axis(['a', 'b'], axis=1).reset_index()
 
 # %% ../../nbs/report/210_verdicts.ipynb #c010
 @lru_cache(32) # eight cells, of a few sizes
@@ -75,17 +74,27 @@ def _intervals(a, b, patterns, cell, level): # bytes of both methods' scores; se
     return used, dict(estimate=used.estimate, **ends, p=used.p, n=used.n, units=used.units)
 
 # %% ../../nbs/report/210_verdicts.ipynb #c015
-def _contrast(scores, a, b, s, column, side, level):
+# Of every cell of `scores_by_method`: domain, split, its rows and their patterns.
+def _cells_of(scores):
+    pattern = scores.index.get_level_values('pattern').to_numpy()
+    cells = scores.groupby(['domain', 'split']).indices
+    return [(*cell, rows, pattern[rows]) for cell, rows in sorted(cells.items())]
+
+def _contrast(scores, cells, a, b, s, column, side, level):
     rows = []
-    both = _pair(scores, a, b)
-    require(len(both), f'{a} and {b} share no case with a score in {column}; run both on the same cases')
-    for (domain, split), cell in both.groupby(['domain', 'split']):
-        ends = (cell[x].to_numpy(float).tobytes() for x in 'ab')
-        used, found = _intervals(*ends, tuple(cell.pattern), (s.seed, domain, split, s.resamples), level)
+    one, other = (scores[x].to_numpy(float) for x in (a, b))
+    shared = ~np.isnan(one) & ~np.isnan(other)
+    require(shared.any(), f'{a} and {b} share no case with a score in {column}; run both on the same cases')
+    for domain, split, at, pattern in cells:
+        kept = shared[at]
+        if not kept.any(): continue
+        ends = (x[at][kept].tobytes() for x in (one, other))
+        cell = s.seed, domain, split, s.resamples
+        used, found = _intervals(*ends, tuple(pattern[kept].tolist()), cell, level)
         names = dict(domain=domain, split=split, a=a, b=b)
         rows.append(dict(**names, **found, column=column, side=side, verdict=verdict(used, side)))
-    table = pd.DataFrame(rows)
-    return table.assign(p_holm=holm(table.p.values))
+    adjusted = holm([row['p'] for row in rows])
+    return [row | dict(p_holm=p) for row, p in zip(rows, adjusted, strict=True)]
 
 # %% ../../nbs/report/210_verdicts.ipynb #c018
 def contrasts(
@@ -99,8 +108,8 @@ def contrasts(
     "Paired differences in every cell with two intervals; `ValueError` if no case is shared (fig:sig)."
     pairs = list(pairs)
     scores = scores_by_method(cases, list(dict.fromkeys(m for pair in pairs for m in pair)), column)
-    found = [_contrast(scores, a, b, s, column, side, level) for a, b in pairs]
-    return pd.concat(found, ignore_index=True)
+    cells = _cells_of(scores)
+    return pd.DataFrame(sum((_contrast(scores, cells, *pair, s, column, side, level) for pair in pairs), []))
 
 def contrast(cases, a, b, *how, **named): return contrasts(cases, [(a, b)], *how, **named) # rows of one pair
 

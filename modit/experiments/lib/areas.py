@@ -6,6 +6,8 @@
 __all__ = ['area', 'compared', 'points_of', 'area_contrasts', 'reached_areas', 'dial_means']
 
 # %% ../../../nbs/experiments/lib/212_areas.ipynb #a002
+from functools import lru_cache
+
 import numpy as np
 import pandas as pd
 
@@ -72,6 +74,15 @@ def points_of(
 def _by_kind(cell): return dict(list(cell.groupby('kind'))) # method -> its rows
 
 # %% ../../../nbs/experiments/lib/212_areas.ipynb #c022b
+@lru_cache(1) # the methods of a cell come one after another
+def _counts_of(place, n): return shared_counts(*place[:3], n, place[3]).astype(float)
+
+@lru_cache(256) # a picture and its claims ask for the same areas
+def _areas_of(same, height, pattern, place): # bytes of a method's points; seed, domain, split, resamples
+    n = len(pattern)
+    points = [np.frombuffer(x).reshape(n, -1) for x in (same, height)]
+    return _drawn_areas(points, np.array(pattern), _counts_of(place, n))
+
 def _cell_areas(
     cell,       # `curves` of one domain and split
     kinds,      # methods
@@ -82,8 +93,9 @@ def _cell_areas(
     rows, (domain, split) = _by_kind(cell), cell[['domain', 'split']].values[0]
     found = {kind: points_of(rows[kind], column) for kind in kinds}
     n = len(next(iter(found.values()))[1])
-    counts = shared_counts(s.seed, domain, split, n, s.resamples).astype(float)
-    return {kind: _drawn_areas(*of, counts) for kind, of in found.items()}, n
+    place = s.seed, domain, split, s.resamples
+    def key(points, pattern): return *(x.astype(float).tobytes() for x in points), tuple(pattern.tolist())
+    return {kind: _areas_of(*key(*of), place) for kind, of in found.items()}, n
 
 # %% ../../../nbs/experiments/lib/212_areas.ipynb #f23964c9
 def area_contrasts(

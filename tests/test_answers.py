@@ -121,7 +121,7 @@ def counted():
             f'{calibration.confirmed} of {calibration.statements} about calibration',
             f'{paper["not seen at this scale"]} were not seen at this scale',
             f'{paper.opposite} are opposite',
-            f'Of our own {ours.statements} questions {ours.confirmed} are confirmed']}
+            f'Of our own {ours.statements} statements {ours.confirmed} are confirmed']}
 
 
 @pytest.mark.parametrize('name', ['490_why', '495_replicate', '498_groups', '500_claims'])

@@ -52,7 +52,7 @@ def guided_by(
     other, # a MODiT that is left as it is, or None for the model itself
 ):         # the model
     "Let another model give the unconditional velocity."
-    model.__dict__['guide'] = other # not an attribute of the module, so its weights are not saved
+    model.__dict__['guide'] = other # not a registered submodule, so its weights are not saved
     return model
 
 def guide_of(model): return model.__dict__.get('guide') or model # gives the unconditional velocity

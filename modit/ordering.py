@@ -101,7 +101,7 @@ def load(
     path, # file of `Corpus.save`
     folder=None, # folder of the domain, as for `save`
 ) -> Corpus:
-    "Read a corpus, its items mapped; raises `ValueError` for a damaged or foreign file."
+    "Read a corpus, its items memory-mapped; raises `ValueError` for a damaged or foreign file."
     arrays, facts = load_arrays(path)
     kind = facts.pop('kind', None)
     require(kind == 'corpus', f'{path} holds no corpus; point to a file that Corpus.save wrote')

@@ -127,7 +127,8 @@ def more_cases():
     cells = pd.read_csv(ROOT/'figures'/'mini'/'claim-cells.csv')
     item = cells[(cells.id == 'B13') & (cells.split == 'item')]
     assert len(item) == 4 and (item.verdict == 'for').all()
-    return [f'A round on three times the labelled cases gains another {span(100*item.estimate)}']
+    gained = span(100*item.estimate)
+    return [f'With three times the labelled cases one round gains another {gained} points on items']
 
 
 def without_training():
@@ -175,7 +176,7 @@ def few_seeds():
     claims = pd.read_csv(ROOT/'figures'/'mini'/'claims.csv').set_index('id')
     assert seeds.index.tolist() == [8, 15, 30] and seeds[8] == 'for' and seeds[30] == 'against'
     assert (claims.significant[['B17', 'B18']] == 0).all()
-    return ['HPPO is better than the moved average if a synthetic case has 8 seeds instead of 30']
+    return ['in synthetic cases with 8 seeds instead of 30']
 
 
 def scale():
@@ -204,7 +205,7 @@ def ledger():
     return [f'{stated} {method.confirmed} are confirmed, '
             f'{method.opposite} are opposite, and the others were not seen at this scale',
             f"Of the paper's {paper['judged in a second world']} statements that we also judged on a second "
-            f'set of synthetic domains, drawn from another seed, {paper["the same verdict in both"]} get']
+            f'set of synthetic domains (the *second world*), {paper["the same verdict in both"]} get']
 
 
 def labelling():
@@ -213,7 +214,7 @@ def labelling():
     shares = times[2]/times[1]
     assert shares.round(2).between(.75, .77).all()
     items = f'{min(shares.index):,} to {max(shares.index):,} items'
-    return [f'takes {shares.mean():.2f} of the time of one, at {items}']
+    return [f'takes {shares.mean():.2f} times as long as by one job, at {items}']
 
 
 STATED = (supervised, preferences, real_gains, above_averaging, losses, drifting, more_cases,

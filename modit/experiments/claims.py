@@ -224,14 +224,16 @@ HEAD = (
     'One mark for each domain, on items / on new patterns: ● the statement holds, ✕ its opposite holds, '
     '○ neither is significant (a paired difference is significant if its 95% interval over patterns '
     'excludes 0, and on items the interval over cases too). If a claim makes two comparisons, the mark '
-    'is that of the weaker comparison. Order: D1 to D4; tweets, common words, verbs, icons (a picture '
-    'encoder, plain pixels), branches of WordNet (two sentence encoders).')
+    'is that of the weaker comparison. Order: D1 to D4; tweets, common words, verbs, icons twice (a '
+    'picture encoder, plain pixels), branches of WordNet twice (two sentence encoders).')
 ABOUT = (
-    'Statements by class. The method: what it gains over another. Conditions: when something holds. '
+    'Statements by class. The method: what it gains over another method. Conditions: when '
+    'something holds. '
     'Calibration: what the synthetic domains were made to have. Ours: what the paper does not state. '
     'Confirmed: at least the number of cells that the statement requires support it significantly. '
     'Opposite: not confirmed, and more cells contradict it significantly than support it. Not seen at '
-    'this scale: all other statements. The second world is drawn from another seed, with the same '
+    'this scale: all other statements. The second world is a second set of '
+    'synthetic domains, drawn from another seed with the same '
     'constants.')
 ABOUT_REAL = (
     'Statements judged on real data (WordNet and its branches, tweets, icons), counted by class. '

@@ -119,7 +119,7 @@ def run(
 def curves(
     scores, # of `run`, with the validation of the main experiment
 ) -> pd.DataFrame: # per-case scores by kind and dial
-    "The scores with the ends of the dials, and with HPPO."
+    "The scores, with the average as step zero of each baseline, and with HPPO."
     rows = pd.concat([scores['frontier'], scores['conditioned_dial']], ignore_index=True)
     start = rows[rows.kind == 'average']
     best = rows[rows.kind == rows.domain.map(best_variants(scores['validation']))].assign(kind='hppo')

@@ -170,7 +170,7 @@ def seen_reason(
     "Which patterns gain, in the domains where a claim misses new patterns."
     lost = sorted({*rows.domain[rows.split == 'pattern']})
     found = item_gap(scores, 'fewer_again').query('domain in @lost')
-    alone = (rows.split == 'pattern').all() # no items are missed
+    alone = (rows.split == 'pattern').all() # the claim misses no cell of the item split
     taught = bool(alone and mostly(found.verdict == 'for'))
     return dict(explained=taught, seen=found.seen, others=found.others, lost=lost)
 

@@ -148,12 +148,12 @@ def table(
     for name in p.domains:
         rows = _appendix(cases, name, p.s)
         label = APPENDIX.get(name, f'tab-app-{name}')
-        found[label] = Table(rows, f'{name}, hardened protocol; densities in percent.')
+        found[label] = Table(rows, f'{name}, hardened protocol: AUC from 0 to 1, other metrics in percent.')
     return found
 
 # %% ../../nbs/experiments/320_main.ipynb #c038
 LADDER = ('pretrained', 'cpt', 'sft', 'hppo') # joined by a line
-SHOWN = ('average', 'cpt', 'sft', *MINE)      # marks that the limits of a panel hold
+SHOWN = ('average', 'cpt', 'sft', *MINE)      # marks that lie within the limits of a panel
 
 def _draw_frontier(ax, cases, filled): # of one domain and split, with the rows `hppo`; marks full, or hollow
     "One domain's methods in the plane of Same and Joint; returns the stages, the pretrained model first."

@@ -154,7 +154,7 @@ def run(
             found['chosen_again'].append(chosen_again(rewards))
         found['margins'].append(kept_by_depth(corpus, get_pool(p.s, name), p.s))
         print(f'{name}: done', flush=True)
-    require(all(found.values()), f'{p.name}: domains: D1 or D4 is asked for, got {", ".join(p.domains)}')
+    require(all(found.values()), f'{p.name}: domains: must include D1 or D4, got {", ".join(p.domains)}')
     return {score: pd.concat(rows, ignore_index=True) for score, rows in found.items()}
 
 # %% ../../nbs/experiments/480_reasons.ipynb #c037

@@ -111,7 +111,7 @@ def markdown_table(
 _WHERE = dict(item='On kinds seen in training', pattern='On new kinds')
 
 def _left_out(split, n, patterns): # why a policy has no share: n patterns in tests, some in validation
-    few = f'validation has too few kinds to judge the policy ({in_patterns(patterns)})'
+    few = f'validation has only {in_patterns(patterns)}, too few kinds to judge the policy'
     why = f'{"" if n < FEW else "training does not pay: "}validation left the policy out'
     return f'{few if split == "pattern" and patterns < FEW else why}, and `untrained` is served'
 
@@ -214,7 +214,7 @@ def feedback_words(
     "How far marks move a query, and what that was worth, in words."
     def words(row):
         if row['length'] is None: return 'by the usual length, since validation lists had nothing to mark'
-        gain = f'{100*row["without"]:.1f} to {100*row["joint"]:.1f}%'
+        gain = f'{100*row["joint"]:.1f}%, without the move {100*row["without"]:.1f}%'
         return f'by {row["length"]:g} (validation Joint {gain}, {in_patterns(row["patterns"])})'
     return ', '.join(f'{_WHERE[split].lower()} {words(row)}' for split, row in feedback.items())
 

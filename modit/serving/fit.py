@@ -37,7 +37,7 @@ from ..variants import VARIANTS
 
 # %% ../../nbs/serving/258_fit.ipynb #c006
 def _ways(retriever, split, asked):
-    "Every way of moving the query that is measured on a split: name -> share, step, own."
+    "How each measured query is made: name -> weight of the policy (share), lengths of two moves (step, own)."
     moves = retriever.about['moves']
     ways = dict(untrained=only_moves(moves['untrained'][split]))
     if retriever.model: ways |= dict(policy={}, served=only_moves(moves['served'][split]))
@@ -145,7 +145,7 @@ def fit(
     to=None,        # folder for the models; None: each model in its domain's folder
     **overrides,    # settings to change
 ) -> list:          # a Retriever for each folder
-    """Train on folders of one's own and save a model for each; raises `ValueError` before any training.
+    """Train on your own folders and save a model for each; mistakes raise `ValueError` before any training.
 
     >>> shoes, = modit.fit('shoes', 'smoke', stage='sft')
     results of the stages are kept in ...
@@ -157,7 +157,7 @@ def fit(
     require(stage in ('sft', *VARIANTS), f'variant {stage!r} is unknown; use sft, {", ".join(VARIANTS)}')
     targets = {d: Path(to)/d if to else Path(s.of('folders', d))/'model' for d in s.domains}
     for folder in targets.values(): free_for_model(folder)
-    _say(f'results of the stages are kept in {runs_dir(s.folders)}; MODIT_RUNS names another folder')
+    _say(f'results of the stages are kept in {runs_dir(s.folders)}; set MODIT_RUNS to use another folder')
     _make_all(s, stage)
     models = [_scored(stored_retriever(s, name, stage), s) for name in s.domains]
     locks = runs_dir(s.folders)/'.locks' # another fit may be at its end as well

@@ -338,6 +338,6 @@ def test_fit_says_before_and_after_whether_training_pays(shoes, tmp_path, capsys
         found = model.expand(seeds, 5)
     assert found.attrs['moves'] == rivals.only_moves(model.about['moves']['served']['pattern'])
     assert model.about['moves']['served']['pattern'] == model.about['moves']['untrained']['pattern']
-    assert 'validation has too few kinds to judge the policy (1 pattern)' in model.card
+    assert 'validation has only 1 pattern, too few kinds to judge the policy' in model.card
     with pytest.warns(UserWarning, match='may leave their kind; --share 0 leaves the policy out'):
         model.expand(seeds, 5, share=.3)

@@ -197,7 +197,7 @@ def on_real_data() -> pd.DataFrame: # by id: class, cells, significant, against,
 
 # %% ../../nbs/experiments/500_claims.ipynb #c025
 CAPTION = (
-    'Every statement with its verdict. cells: domains times splits; same sign: those whose estimate has '
+    'Statements with their verdicts. cells: mostly domains times splits; same sign: those whose estimate has '
     'the stated sign; significant and against: those whose 95% interval excludes 0 on that side, or on '
     "the other. size: our difference divided by the paper's, the median of the cells, where the paper "
     'prints both methods. estimate: mean over the cells, in fractions (AUC for C06a and C06b), positive '

@@ -25,7 +25,7 @@ def items_around(
     corpus, # Corpus
     p:Page, # around
 ) -> int:
-    "How many items the seeds are compared with, by default a pattern's; raises `ValueError`."
+    "How many items around the seeds are used, by default as many as a pattern has; raises `ValueError`."
     n = len(corpus.items)//p.s.of('clusters', corpus.name) if p.around is None else p.around
     most = len(corpus.items) - p.s.seq_len
     require(1 <= n <= most, f'{p.name}: around: {n} is out of range; give 1 to {most}')

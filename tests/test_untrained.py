@@ -331,7 +331,7 @@ def test_fit_says_before_and_after_whether_training_pays(shoes, tmp_path, capsys
         assert served['joint'] >= alone['joint'] and alone['share'] == 0
         assert f'{100*served["joint"]:.1f}' in model.card
         marks = model.about['feedback'][split]
-        assert f'by {marks["length"]:g} (validation Joint {100*marks["without"]:.1f} to' in model.card
+        assert f'by {marks["length"]:g} (validation Joint {100*marks["joint"]:.1f}%, without' in model.card
     new = next(c for c in range(len(model.patterns)) if c not in model.about['trained'])
     seeds = model.facts['centroids'][new][None]
     with pytest.warns(UserWarning, match='not trained on; with share 0, .* too few new kinds'):

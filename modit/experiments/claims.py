@@ -227,14 +227,12 @@ HEAD = (
     'is that of the weaker comparison. Order: D1 to D4; tweets, common words, verbs, icons twice (a '
     'picture encoder, plain pixels), branches of WordNet twice (two sentence encoders).')
 ABOUT = (
-    'Statements by class. The method: what it gains over another method. Conditions: when '
-    'something holds. '
-    'Calibration: what the synthetic domains were made to have. Ours: what the paper does not state. '
-    'Confirmed: at least the number of cells that the statement requires support it significantly. '
-    'Opposite: not confirmed, and more cells contradict it significantly than support it. Not seen at '
-    'this scale: all other statements. The second world is a second set of '
-    'synthetic domains, drawn from another seed with the same '
-    'constants.')
+    'Statements by class. The method: what it gains over another method. Conditions: when something '
+    'holds. Calibration: what the synthetic domains were made to have. Ours: what the paper does not '
+    'state. Confirmed: at least the number of cells that the statement requires support it '
+    'significantly. Opposite: not confirmed, and more cells contradict it significantly than support '
+    'it. Not seen at this scale: all other statements. The second world is a second set of synthetic '
+    'domains, drawn from another seed with the same constants.')
 ABOUT_REAL = (
     'Statements judged on real data (WordNet and its branches, tweets, icons), counted by class. '
     'Confirmed: every profile that judged the statement confirms it.')

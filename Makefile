@@ -1,6 +1,6 @@
 # Nothing but Python 3.11 and make is needed: the first target builds .venv.
 #   make main                  the main results at the size of a laptop
-#   make main PROFILE=smoke    the same in a minute, too small to mean anything
+#   make main PROFILE=smoke    the same at toy size: minutes, too few cases for a result
 #   make help                  everything else
 
 PROFILE ?= mini
@@ -54,7 +54,7 @@ check: $(STAMP)    ## before a commit, within a minute: export, style, contracts
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow' --changed tests/test_repo.py tests/test_style.py tests/test_notebooks.py
 
 test: $(STAMP)     ## run all tests, whole runs and kills included (a quarter of an hour on two cores)
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 docs: $(SITE)      ## build the site of all pages into build/docs, which needs no network to be read
 	@$(BIN)/python docs/build.py

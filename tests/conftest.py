@@ -115,9 +115,10 @@ Figure.savefig = write
 """
 
 # What a kernel would need cannot be imported.
-NO_KERNEL = WRITING + """import sys
+WITHOUT_KERNEL = WRITING + """import sys
 for name in ('papermill', 'nbclient', 'ipykernel', 'jupyter_client'): sys.modules[name] = None
-from modit.cli.command import main
+"""
+NO_KERNEL = WITHOUT_KERNEL + """from modit.cli.command import main
 main(['figures', '--profile', {profile!r}])"""
 
 

@@ -205,10 +205,11 @@ def ledger():
     table = pd.read_csv(ROOT/'figures'/'mini'/'tab-classes.csv').set_index('about')
     method, paper = table.loc['the method'], table.drop('ours').sum()
     stated = f"Of the paper's {method.statements} statements about the method"
+    again, same = paper['judged in a second world'], paper['the same verdict in both']
     return [f'{stated} {method.confirmed} are confirmed, '
             f'{method.opposite} are opposite, and the others were not seen at this scale',
-            f"Of the paper's {paper['judged in a second world']} statements that we also judged on a second "
-            f'set of synthetic domains (the *second world*), {paper["the same verdict in both"]} get']
+            f'Of all {paper.statements} statements of the paper {again} were also judged on a second set of '
+            f'synthetic domains (the *second world*); {same} get']
 
 
 def labelling():

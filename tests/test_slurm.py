@@ -18,11 +18,9 @@ from modit.run.cluster import TRAINING, slurm_resources
 from modit.run.graph import main_stages, page_job, stage_jobs
 from modit.settings import load_settings
 from modit.store import load_arrays
-from test_runs import COMMAND, models
+from test_runs import COMMAND, LEFT, models
 
 SCRIPT, PATIENCE = ROOT/'workflow'/'slurm-local', 600
-# Left to Slurm: two stages of a domain, and two pages. Other domains run the same code.
-LEFT = ('sft-D1-*', 'pool-D1-*', 'adaptive-D1-*', 'off_policy-D1-*', 'pareto*-D1-*')
 MAIN_RUN = ('main', '--profile', 'smoke', '--workflow', 'slurm')
 # Snakemake asks how jobs stand after five seconds, then ten seconds later each time; here every second.
 ASKED_OFTEN = """

@@ -79,7 +79,7 @@ def run(
 
 # %% ../../nbs/experiments/440_baselines.ipynb #c018
 _TUNED = [x for x in BASELINES if x != 'probe' and not BASELINES[x].oracle]
-RIVALS = ('average', 'sft', 'hppo', 'attribute_only', *_TUNED, 'probe') # the probe last: it is the strongest
+RIVALS = ('average', 'sft', 'hppo', 'attribute_only', *_TUNED, 'probe') # the probe last
 ORACLES = (*[x for x in BASELINES if BASELINES[x].oracle], 'filtered')
 add_looks({x: (b.label, 'grey', 'o') for x, b in BASELINES.items() if x not in METHODS})
 

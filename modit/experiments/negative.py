@@ -44,7 +44,7 @@ def mean_cosine(
 def duplicated(
     s:Settings, # guidance_scale, guidance_scales
 ):     # Settings
-    "Settings whose fan is one scale, as many times."
+    "Settings whose fan repeats the serving scale, once for each scale of the usual fan."
     return override(s, guidance_scales=(s.guidance_scale,)*len(s.guidance_scales))
 
 # %% ../../nbs/experiments/430_negative.ipynb #c011
@@ -217,7 +217,7 @@ def knob_moves(
     swept, # scores of `_knob`
     p:Page, # eps
 ) -> pd.DataFrame: # a row a pair of tolerances, metric and split
-    "Changes of Attr and Same between neighbours, by Holm; for: against a clean knob."
+    "Changes of Attr and Same from each tolerance to the next (Holm); for C30 if against a clean knob."
     rows = []
     for a, b in pairwise(tolerances(p)):
         for column, side in (('attr', -1), ('same', 1)):

@@ -217,7 +217,7 @@ def knob_moves(
     swept, # scores of `_knob`
     p:Page, # eps
 ) -> pd.DataFrame: # a row a pair of tolerances, metric and split
-    "Changes of Attr and Same from each tolerance to the next (Holm); for C30 if against a clean knob."
+    "Changes of Attr and Same from each tolerance to the next; p-values have Holm's adjustment."
     rows = []
     for a, b in pairwise(tolerances(p)):
         for column, side in (('attr', -1), ('same', 1)):

@@ -54,7 +54,7 @@ check: $(STAMP)    ## before a commit, within a minute: export, style, contracts
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow' --changed tests/test_repo.py tests/test_style.py tests/test_notebooks.py
 
 test: $(STAMP)     ## run all tests, whole runs and kills included (a quarter of an hour on two cores)
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 docs: $(SITE)      ## build the site of all pages into build/docs, which needs no network to be read
 	@$(BIN)/python docs/build.py

@@ -20,6 +20,7 @@ from modit.settings import load_settings
 from modit.store import load_arrays
 from test_runs import COMMAND, LEFT, models
 
+ROUNDS = LEFT[2:]  # of preferences, and two pages
 SCRIPT, PATIENCE = ROOT/'workflow'/'slurm-local', 600
 MAIN_RUN = ('main', '--profile', 'smoke', '--workflow', 'slurm')
 # Snakemake asks how jobs stand after five seconds, then ten seconds later each time; here every second.
@@ -98,7 +99,7 @@ def kill_process(copy, *words):
 
 @pytest.mark.slow
 def test_a_run_that_loses_jobs_memory_and_the_controller_ends_the_same(slurm, whole, tmp_path):
-    copy = begun(whole, tmp_path/'modit', *LEFT)
+    copy = begun(whole, tmp_path/'modit', *ROUNDS)
     messages, folder = copy/'messages.txt', Path(slurm['SLURM_CONF']).parent
     with open(copy/'Snakefile', 'a') as f: f.write(ASKED_OFTEN)
 
@@ -110,17 +111,17 @@ def test_a_run_that_loses_jobs_memory_and_the_controller_ends_the_same(slurm, wh
     messages.unlink()
     run = start(copy, slurm, 'mem_mb=2500 gpu=gpu')
     try:
-        subprocess.run(['scancel', running(slurm, 'sft_D1')], env=os.environ | slurm, check=True)
-        kill_process(copy, 'stage', 'hppo')
+        subprocess.run(['scancel', running(slurm, 'hppo_D1')], env=os.environ | slurm, check=True)
         running(slurm, 'run_320_main')
         subprocess.run([SCRIPT, 'stop', folder], check=True)
         time.sleep(2)
         subprocess.run([SCRIPT, 'start', folder], check=True)
+        kill_process(copy, 'run', '380_bootstrap')
         assert run.wait(PATIENCE) == 0, messages.read_text()[-3000:]
     finally:
         if run.poll() is None: os.killpg(run.pid, signal.SIGTERM)
     said = messages.read_text()
-    assert 'Error in rule sft_D1' in said and 'Error in rule hppo_D1' in said
+    assert 'Error in rule hppo_D1' in said and 'Error in rule run_380_bootstrap' in said
     ours, theirs = results(copy), results(whole)
     assert ours.keys() == theirs.keys()
     assert [name for name in ours if ours[name] != theirs[name]] == [] and models(copy) == models(whole)

@@ -84,7 +84,8 @@ $(STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q --upgrade pip -c requirements.lock
-	$(BIN)/python -m pip install -q -c requirements.lock -e ".[dev]"
+	@echo 'Installing into .venv: about two minutes, 2 GB'
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install -q -c requirements.lock -e ".[dev]"
 	@rm -f .venv/.installed-*
 	@touch $@
 

@@ -190,6 +190,7 @@ def run_graph(
     if dry: return
     table = repo_root()/'figures'/profile/'tab-main.md'
     if table.exists(): print(f'\n{table.read_text()}')
+    if profile == 'smoke': print('Profile smoke is too small for a result; use mini.')
     print(f'Took {(time.time() - began)/60:.1f} minutes.')
     print(f'Tables and figures: figures/{profile}   scores: figures/{profile}/cases   '
           f'models and executed notebooks: runs/{profile}')

@@ -2097,6 +2097,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                      'modit.serving.where._numbers': ('serving/where.html#_numbers', 'modit/serving/where.py'),
                                      'modit.serving.where._once': ('serving/where.html#_once', 'modit/serving/where.py'),
                                      'modit.serving.where._plain': ('serving/where.html#_plain', 'modit/serving/where.py'),
+                                     'modit.serving.where.known': ('serving/where.html#known', 'modit/serving/where.py'),
                                      'modit.serving.where.where': ('serving/where.html#where', 'modit/serving/where.py')},
             'modit.settings': { 'modit.settings.Settings.of': ('settings.html#settings.of', 'modit/settings.py'),
                                 'modit.settings._above': ('settings.html#_above', 'modit/settings.py'),

@@ -63,6 +63,12 @@ def flat(shoes):
     return shoes.parent/'flat'
 
 
+def test_a_list_names_the_items_own_patterns(flat):
+    found = Retriever.untrained(flat).expand(['3', '14'], k=50)
+    own = pd.read_csv(flat/'items.csv').pattern
+    assert found.pattern.tolist() == own[found.id.astype(int)].tolist()
+
+
 # ---- by brute force
 def list_by_hand(corpus, rows, k, n, step, own):
     "Seeds' mean, moved by the two additions, against every item."

@@ -102,8 +102,10 @@ def readings(
     rank = hopes.predictor.spearman['pattern-out']
     ordered = 'sequences can be ordered' if rank > .2 else 'too little to order sequences by'
     joint, gain = hopes.cases.groupby('method').joint.mean(), _gain(hopes.cases, 'tail')
+    unsure = f'{in_patterns(gain[-1])} show no significant gain of the tail over averaging'
+    worse = 'the tail, which training aims at, is below averaging: expect no gain from training'
     room = _judged(gain, 'whether there is room for a model', 'there is room for a model',
-                   f'{in_patterns(gain[-1])} show no significant gain of the tail over averaging')
+                   worse if gain[0] < -gain[1] else unsure)
     step = _judged(_gain(hopes.cases, 'tail', 'probe'), 'which is better', 'less than the tail',
                    'a step along one direction may be as good')
     over = in_cases(hopes.cases.pattern[hopes.cases.method == 'average'], hopes.facts['trained'])

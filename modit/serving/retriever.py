@@ -31,6 +31,7 @@ from .forecast import list_forecast
 from .proposal import settings_of
 from .shape import number_in, query_parts, score_parts, shaped_list, split_options, with_feedback
 from .rivals import only_moves, served_facts, trained_patterns
+from .where import known
 from ..settings import Settings, require
 from ..sphere import normalize
 from ..training import on_main
@@ -92,8 +93,7 @@ def stored_retriever(
     "The retriever of a stage, trained if it is not there yet."
     corpus = get_corpus(s, name)
     model = get_model(s, stage, name).cpu() if stage else None
-    goods = read_items(s.of('folders', name)) if s.folders else get_domain(s, name)
-    made = make_catalogue(goods, s.index)
+    made = make_catalogue(read_items(s.of('folders', name)) if s.folders else get_domain(s, name), s.index)
     about = dict(stage=stage, key=stage_key(s, stage or 'corpus', name), items=len(corpus.items),
                  items_key=items_key(made), patterns=sorted({*map(str, made.columns.get('pattern', ()))}),
                  trained=trained_patterns(corpus, s), **on_main(lambda: served_facts(corpus, s, model)))
@@ -219,7 +219,7 @@ def expand(
     scale=None, # guidance scale, by default the serving scale
     explain=False, # add a column for each part of the score
     **options,  # share, step and own, else as validation chose for the kind; and wishes of page shape
-) -> pd.DataFrame: # id, score, predicted density, nearest pattern, and text where there is one; best first
+) -> pd.DataFrame: # id, score, predicted density, pattern, and text where there is one; best first
     """More items like the seeds, with the attribute. `_question` makes the query, `shaped_list` the list.
 
     >>> shoes.expand(['shoe1', 'shoe2'], k=10, without=['shoe3']).columns.tolist()
@@ -230,11 +230,12 @@ def expand(
     scores, ids = shaped_list(shape, self.catalogue, sum(parts.values()), k, x, rows, self.density)
     items = self.catalogue.items[ids]
     table = pd.DataFrame(dict(id=self.catalogue.ids[ids], score=scores, density=self.density(items)))
-    table['pattern'] = self.patterns[nearest_centroid(items, self.facts['centroids'])]
+    near = self.patterns[nearest_centroid(items, self.facts['centroids'])]
+    table['pattern'] = known(self.catalogue.columns, 'pattern', ids, near)
     if explain: table = table.join(score_parts(items, parts))
     usual = not shape and scale is None and moves in map(only_moves, self.about['moves']['served'].values())
-    known = self.about.get('forecast', {}) if usual else {}
-    table.attrs.update(moves=moves, forecast=list_forecast(known, items, scores, table.density, x))
+    facts = self.about.get('forecast', {}) if usual else {}
+    table.attrs.update(moves=moves, forecast=list_forecast(facts, items, scores, table.density, x))
     return table if self.catalogue.text is None else table.assign(text=self.catalogue.text[ids])
 
 # %% ../../nbs/serving/257_retriever.ipynb #c050
@@ -273,9 +274,8 @@ def over(
     """
     if items is None: return replace(self, catalogue=None)
     domain = read_items(items) if isinstance(items, (str, Path)) else items
-    dim = np.shape(domain.items)[-1]
     own = f'{self.name} was fitted on {self.settings.dim}; use embeddings of the model that made its own'
-    require(dim == self.settings.dim, f'items of dimension {dim}, {own}')
+    require((dim := np.shape(domain.items)[-1]) == self.settings.dim, f'items of dimension {dim}, {own}')
     goods = items if isinstance(items, Catalogue) else make_catalogue(domain, self.settings.index, index)
     if items_key(goods) != self.about['items_key']:
         warnings.warn(f'{self.name} was fitted on {self.about["items"]:,} other items; it searches these '

@@ -69,7 +69,7 @@ def inputs_of(
         for path in sorted(files):
             found.update(path.relative_to(root).as_posix().encode())
             found.update(hashlib.sha256(path.read_bytes()).digest())
-    for name in sorted(f'{d.name} {d.version}' for d in distributions()): found.update(name.encode())
+    for name in sorted({f'{d.name} {d.version}' for d in distributions()}): found.update(name.encode())
     return found.hexdigest()
 
 

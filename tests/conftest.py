@@ -118,7 +118,10 @@ Figure.savefig = write
 WITHOUT_KERNEL = WRITING + """import sys
 for name in ('papermill', 'nbclient', 'ipykernel', 'jupyter_client'): sys.modules[name] = None
 """
+# Tables alone are made again: `redraw_page` draws no figure unless it is asked to.
 NO_KERNEL = WITHOUT_KERNEL + """from modit.cli.command import main
+from modit.run.redraw import redraw_page
+redraw_page.__defaults__ = (False,)
 main(['figures', '--profile', {profile!r}])"""
 
 

@@ -1,7 +1,7 @@
 """Tables follow from the committed scores, without a model and without a kernel.
 
-Figures are made and not written: test_figures.py draws those of the committed scores, and test_every_page.py
-writes those of the smoke profile and compares them.
+Figures are not drawn here: test_figures.py draws those of the committed scores, and test_every_page.py writes
+some of the smoke profile and compares them.
 """
 import json
 import re

@@ -123,7 +123,7 @@ def drifting():
     cells = pd.read_csv(ROOT/'figures'/'mini'/'claim-cells.csv').query('id == "B25"')
     above, below = (cells.low > 0).sum(), (cells.high < 0).sum()
     counts = f'raises Joint in {above} of {len(cells)} cells, lowers Joint in {below}'
-    return [f'In training that is made to drift (Attr rises, Same falls) the filter {counts}']
+    return [f'In training that is made to drift (Same collapses) the filter {counts}']
 
 
 def more_cases():

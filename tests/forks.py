@@ -3,9 +3,9 @@
 
 Forks of this process, which has imported what all pages need, make the stages of the main results and run
 the pages' cells, a fork a page, those that read another's scores after it. All else is as in `modit run`:
-parameters are checked, papermill puts them into the page, a run leaves its marker. A fresh run writes its
-figures as svg, another run writes none, and none is shown: kernels show them, and write png, in other tests.
-The last line that is printed says, as JSON, what went wrong with each page, if anything did.
+parameters are checked, papermill puts them into the page, a run leaves its marker. Figures are written as
+svg and shown nowhere: kernels show them, and write png, in other tests. The last line that is printed says,
+as JSON, what went wrong with each page, if anything did.
 """
 import io
 import json
@@ -41,16 +41,13 @@ def only_svg(figure, out, savefig=Figure.savefig, **words):
     if words.get('format') != 'png': savefig(figure, out, **words)
 
 
-def nothing(figure, out, **words): "In the place of `Figure.savefig`, for a page with other values."
-
-
 def execute(path, out, parameters):
     "In the place of `notebooks.execute`: the cells run in this process."
     out.parent.mkdir(parents=True, exist_ok=True)
     write_ipynb(parameterize_notebook(load_notebook_node(str(path)), parameters, **PYTHON), str(out))
-    said, write = io.StringIO(), only_svg if parameters.get('fresh') else nothing
+    said = io.StringIO()
     with patch.object(sys, '__stderr__', said), patch('nbdev.test.CaptureShell', Blind), \
-            patch.object(Figure, 'savefig', write):
+            patch.object(Figure, 'savefig', only_svg):
         ok, _ = run_cells(out, cell_timeout=None)  # nbdev writes tracebacks there
     if not ok: raise ValueError(said.getvalue()[-3000:])
 

@@ -8,7 +8,6 @@ test_every_page.py goes on from there.
 import os
 import random
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -64,9 +63,8 @@ def test_a_run_writes_the_main_table(whole):
     assert {'tab-main.csv', 'tab-main.md', 'cases/main.csv.gz'} <= results(whole).keys()
 
 
-def test_one_experiment_runs_in_a_clone_without_scores(whole, tmp_path):
+def test_one_experiment_runs_in_a_fresh_clone(tmp_path):
     copy = copy_repository(tmp_path/'modit')
-    shutil.copytree(whole/'runs', copy/'runs', ignore=shutil.ignore_patterns('done', 'notebooks'))
     line = re.search(r'^\.venv/bin/modit (run .*--fresh)', (ROOT/'CONTRIBUTING.md').read_text(), re.M)[1]
     finish(copy, *line.split())
     assert 'run first: 320_main' in messages(copy)

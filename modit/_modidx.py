@@ -1339,6 +1339,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                       'modit/experiments/unanchored.py')},
             'modit.experiments.why': { 'modit.experiments.why.cells_of': ('experiments/why.html#cells_of', 'modit/experiments/why.py'),
                                        'modit.experiments.why.claims': ('experiments/why.html#claims', 'modit/experiments/why.py'),
+                                       'modit.experiments.why.move_reasons': ( 'experiments/why.html#move_reasons',
+                                                                               'modit/experiments/why.py'),
                                        'modit.experiments.why.of_pages': ('experiments/why.html#of_pages', 'modit/experiments/why.py'),
                                        'modit.experiments.why.pattern_reasons': ( 'experiments/why.html#pattern_reasons',
                                                                                   'modit/experiments/why.py'),

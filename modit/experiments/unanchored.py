@@ -138,7 +138,7 @@ def reasons(
     scores, # of `run`
     p:Page, # the run
 ) -> dict:  # claim -> fields
-    "C25b and C29: the tail term; C13: is there a drift to stop? B23 to B25: what the drift changes."
+    "C25b and C29: the tail term; B08, C13: is there a drift to stop? B23 to B25: what it changes."
     found = cells(scores, p)
     attr = gaps(scores['unanchored'], at('off_policy', p.steps[-1]), 'sft', 'attr')
     lost = sorted(set(missing(found['B25']).domain))
@@ -147,4 +147,4 @@ def reasons(
     falls, pays = (mostly(found[x].verdict == 'for') for x in ('below', 'B25'))
     end = dict(explained=falls, end=found['below'].estimate)
     stopped = dict(explained=pays, paid=found['B25'].estimate, end=found['below'].estimate)
-    return dict(C25b=end, C29=end, C13=stopped) | dict.fromkeys(('B23', 'B24', 'B25'), moved)
+    return dict(C25b=end, C29=end, B08=stopped, C13=stopped) | dict.fromkeys(('B23', 'B24', 'B25'), moved)

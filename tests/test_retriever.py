@@ -23,8 +23,9 @@ from modit.evaluation import case_noise
 from modit.data.folder import write_folder
 from modit.run.pipeline import get_corpus
 from modit.serving.bundle import _config_hash, free_for_model, settings_alone
-from modit.serving.card import FEW, markdown_table
+from modit.serving.card import markdown_table
 from modit.serving.fit import evaluate, fit
+from modit.serving.proposal import FEW
 from modit.serving.retriever import Retriever
 from modit.settings import load_settings, override
 from modit.data.synth import make_domain, make_world

@@ -19,8 +19,8 @@ from ..density import recall_density, validate_predictor
 from ..evaluation import average_pool, sample_cases, score_cases
 from ..ordering import centroid, prepare_corpus
 from ..patterns import ROLES
-from .card import FEW, held_out_words, in_cases, in_patterns
-from .proposal import domain_name, propose, settings_of, write_facts
+from .card import held_out_words, in_cases, in_patterns
+from .proposal import FEW, domain_name, propose, settings_of, write_facts
 from .rivals import trained_patterns
 from ..settings import Settings, require
 from ..store import named, stream
@@ -159,8 +159,8 @@ def check_folder(
         write_facts(path, propose(domain) | read_facts(path))
         s = settings_of(path, profile, scorers=[scorer])
         lines += [_contents(domain), f'settings that fit are in {path}/{FACTS}; change them there']
-        if scorer == 'column': lines.append(f'to train with them: modit fit {path} --profile {profile}')
-        if scorer == 'column': lines += _measured(domain, s)
+        end = f'to train with these settings: modit fit {path} --profile {profile}'
+        if scorer == 'column': lines += [*_measured(domain, s), end]
         else: lines.append(f'labels come from {scorer}, and each may cost: nothing is measured')
     except ValueError as e: wrong.append(str(e))
     return lines, wrong

@@ -23,9 +23,9 @@ from ..retrieval import search
 from ..run.pipeline import get_corpus, get_domain, make_stage, one_at_a_time
 from ..run.stages import check_stage, stage_path
 from .bundle import find_items, free_for_model
-from .card import (FEW, held_out_words, in_cases, metrics_of, metrics_table, model_card,
+from .card import (held_out_words, in_cases, metrics_of, metrics_table, model_card,
                                 seen_words, table_notes, verdict_words)
-from .proposal import settings_of
+from .proposal import FEW, settings_of
 from .retriever import Retriever, stored_retriever
 from .rivals import (choose_depth, choose_moves, classifier_scores, forecast_rows, moved,
                                   only_moves, parts_of, reranked, trained_patterns, validation_cases)

@@ -18,7 +18,7 @@ from ..evaluation import average_pool, sample_cases, serve
 from ..metrics import score_queries
 from ..patterns import ROLES
 from ..retrieval import Flat, search
-from .card import FEW
+from .proposal import FEW
 from .forecast import coverage, fit_forecast, list_facts
 from ..settings import Settings
 from ..sphere import normalize

@@ -349,7 +349,7 @@ def test_a_hundred_patterns_count_before_sequences_are_long(sizes, length, k):
 
 
 def test_few_uneven_patterns_leave_enough_to_judge_by():
-    sizes = [300, 200, 120] + [60 - x for x in range(27)]  # by the median fifteen would be long enough
+    sizes = [300, 200, 120] + [80 - 2*x for x in range(27)]  # eighteen have what the median asks for
     pattern = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     some = np.ones(len(pattern), bool)
     domain = FolderDomain('made', some[:, None], some, some, pattern, None, None, pattern, tuple(sizes))

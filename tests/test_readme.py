@@ -131,11 +131,11 @@ def more_cases():
     item = cells[(cells.id == 'B13') & (cells.split == 'item')]
     assert len(item) == 4 and (item.verdict == 'for').all()
     gained = span(100*item.estimate)
-    both = pd.concat([scores('labelled'), scores('main').query('method == "adaptive"')])
-    once = contrasts(both, [('thrice', 'adaptive')], load_settings('mini')).query('split == "item"')
+    both = pd.concat([scores('labelled'), scores('filter').query('method == "Adaptive 3"')])
+    once = contrasts(both, [('thrice', 'Adaptive 3')], load_settings('mini')).query('split == "item"')
     assert len(once) == 4 and (once.verdict == 'for').all()
     return [f'With three times the labelled cases one round gains another {gained} points on items',
-            f'below one round on all their cases, by {span(100*once.estimate)} points on items']
+            f'three end {span(100*once.estimate)} points below one round with as many cases, on items']
 
 
 def without_training():

@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from .lib.evidence import missing, mostly
+from .lib.evidence import differs, missing, mostly
 from .lib.fewer import PART, of_fewer, pattern_stream, prefer_fewer, seen_minus_unseen
 from ..run.pipeline import get_corpus, get_history, get_model, get_pool, save_run
 from ..run.pipeline import preference_settings
@@ -38,7 +38,7 @@ def make_fewer(
     save_run(path, prefer_fewer(sft, corpus, preference_settings(s), get_pool(s, domain)))
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c010
-READS = ('main', 'validation', 'seeds')
+READS = ('main', 'validation', 'seeds', 'filter')
 SCORES = ('labelled',)
 LOOKS = {
     'fewer': ('Random third A', 'grey', 'v'), 'fewer_again': ('Random third B', 'dark', '<'),
@@ -181,13 +181,15 @@ def reasons(
     scores, # of `run`, with those of the main experiment and of the three runs
     p:Page, # the run
 ) -> dict:  # claim -> fields
-    "B13, B14, C04, C11 and C22: patterns that a round saw."
+    "B13, C04, C11 and C22: patterns that a round saw; B14: fewer patterns."
     cases = beside(scores)
     seeds = scores['seeds'].query('domain in @CLAIMED')
     main = with_hppo(scores['main'], scores['validation'])
     more = missing(contrast(cases, 'thrice', 'off_policy', p.s))
-    fewer = missing(contrast(cases, 'off_policy', 'fewer', p.s).query('split == "pattern"'))
-    found = dict(B13=seen_reason(scores, more), B14=seen_reason(scores, fewer),
+    new = missing(contrast(cases, 'off_policy', 'fewer', p.s).query('split == "pattern"'))
+    whole, part = (differs(cases, new, x, 'sft', p.s).estimate for x in ('off_policy', 'fewer'))
+    found = dict(B13=seen_reason(scores, more),
+                 B14=dict(explained=False, lost=new.domain, gain=whole, less=part),
                  C04=seen_reason(scores, missing(contrast(main, 'hppo', 'sft', p.s))),
                  C11=seen_reason(scores, missing(contrast(cases, 'off_policy', 'sft', p.s))))
     if not len(seeds): return found

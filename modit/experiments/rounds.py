@@ -3,14 +3,14 @@
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'KINDS', 'CLOSE', 'schedules', 'columns', 'policy_of', 'score_schedules', 'on_claimed',
            'after', 'rounds_of', 'score_rounds', 'run', 'paper_rows', 'filter_table', 'table', 'plot_schedules',
-           'plot_filter', 'plot', 'schedule_claims', 'close_together', 'claims', 'reasons']
+           'plot_filter', 'plot', 'schedule_claims', 'close_together', 'claims', 'schedule_reasons', 'reasons']
 
 # %% ../../nbs/experiments/360_rounds.ipynb #c004
 from itertools import combinations
 
 import pandas as pd
 
-from .lib.evidence import differs, missing, paper_gap
+from .lib.evidence import chance, differs, gaps, missing, mostly, paper_gap, unseen
 from .lib.panels import SPLIT_LOOKS, legend_of_splits, panels
 from ..run.page import Page
 from ..run.pipeline import get_corpus, get_history, get_model
@@ -212,16 +212,38 @@ def claims(
     if not len(d4): return found
     return [*found, judge('C15', close_together(d4, scores['main'].query('domain == "D4"'), p.s))]
 
+# %% ../../nbs/experiments/360_rounds.ipynb #y015
+def schedule_reasons(
+    cases,  # of the schedules, and the single round of the main table
+    p:Page, # the run
+) -> dict:  # claim -> fields
+    "C12 and C17: power for an effect of the paper's size in the cells that miss, and what iteration adds."
+    one, two, four = schedules(p.s)
+    iterated, rises = (missing(contrast(cases, *x, p.s)) for x in ((four, 'off_policy'), (two, one)))
+    theirs = paper_gap(iterated, 'adaptive', 'off_policy')
+    table = read_reported('tab-rollout').pivot(index='split', columns='rounds', values='joint')
+    climbs = table.diff(axis=1).stack().dropna()
+    seen, steps = chance(iterated, theirs), chance(rises, climbs.mean())
+    held = gaps(cases, four, one)
+    return dict(C12=dict(explained=unseen(iterated, seen), paper=theirs, seen=seen, held=held),
+                C17=dict(explained=unseen(rises, steps), paper=climbs, seen=steps, held=held))
+
 # %% ../../nbs/experiments/360_rounds.ipynb #y017
 def reasons(
     scores, # of `run`, with those of the main experiment
     p:Page, # the run
 ) -> dict:  # claim -> fields
-    "C14: how much drift there is."
-    main = scores['main'].query('domain != "D4"')
-    if not len(main): return {}
+    "C12 and C17; B08: what the filter trades; C14: how much drift there is."
+    rounds, cases, main = (scores[x].query('domain != "D4"') for x in ('rounds', 'filter', 'main'))
+    if not len(cases): return {}
+    once = ['Pareto 1', 'Adaptive 1']
+    purer, lower = (contrast(cases, *once, p.s, column, side).query('split == "item"')
+                    for column, side in dict(same=1, attr=-1).items())
+    held = all(mostly(x.verdict == 'for') for x in (purer, lower))
+    traded = dict(explained=held, same=purer.estimate, attr=lower.estimate)
     paper = pd.concat([read_reported(f'tab-app{x}') for x in ('dc', 'dp', 'du')]).drop(columns='joint')
     lost = missing(contrast(main, 'pareto', 'off_policy', p.s, 'same'))
     fell = differs(main, lost, 'off_policy', 'sft', p.s, column='same')
     theirs = paper_gap(fell, 'off_policy', 'sft', paper.rename(columns=dict(same='joint')))
-    return dict(C14=dict(explained=(fell.estimate > theirs).all(), fell=fell.estimate, paper=theirs))
+    return schedule_reasons(pd.concat([rounds, main.query('method == "off_policy"')]), p) | dict(
+        B08=traded, C14=dict(explained=(fell.estimate > theirs).all(), fell=fell.estimate, paper=theirs))

@@ -8,7 +8,7 @@ __all__ = ['READS', 'SCORES', 'KINDS', 'freed', 'at', 'course', 'run', 'table', 
 import pandas as pd
 
 from .lib.panels import legend_beside, panels
-from .lib.evidence import mostly
+from .lib.evidence import gaps, missing, mostly
 from ..report.ledger import judge, weakest_in_each_cell
 from ..report.looks import GREEN, VERMILLION, Look
 from ..report.report import Table
@@ -138,9 +138,13 @@ def reasons(
     scores, # of `run`
     p:Page, # the run
 ) -> dict:  # claim -> fields
-    "C25b and C29: the tail term; B08 and C13: is there a drift to stop?"
+    "C25b and C29: the tail term; C13: is there a drift to stop? B23 to B25: what the drift changes."
     found = cells(scores, p)
+    attr = gaps(scores['unanchored'], at('off_policy', p.steps[-1]), 'sft', 'attr')
+    lost = sorted(set(missing(found['B25']).domain))
+    there = attr.index.isin(lost)
+    moved = dict(explained=False, lost=lost, here=attr[there], others=attr[~there])
     falls, pays = (mostly(found[x].verdict == 'for') for x in ('below', 'B25'))
     end = dict(explained=falls, end=found['below'].estimate)
     stopped = dict(explained=pays, paid=found['B25'].estimate, end=found['below'].estimate)
-    return dict(C25b=end, C29=end, B08=stopped, C13=stopped)
+    return dict(C25b=end, C29=end, C13=stopped) | dict.fromkeys(('B23', 'B24', 'B25'), moved)

@@ -22,7 +22,7 @@ from ..store import atomic_write
 # %% ../../nbs/serving/155_proposal.ipynb #c005
 _LENGTHS = (16, 12, 8) # of sequences, the longest first
 _MANY = 100            # patterns that count, where there are as many
-FEW = 5                # fewer patterns than these have no interval
+FEW = 5                # with fewer patterns no interval is given
 
 def _within(x, low, high): return int(min(max(x, low), high))
 

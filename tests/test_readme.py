@@ -216,18 +216,8 @@ def ledger():
             f'synthetic domains (the *second world*); {same} get']
 
 
-def labelling():
-    runs = pd.read_csv(ROOT/'figures'/'mini'/'jobs.csv')
-    times = runs.pivot(index='items', columns='jobs', values='seconds')
-    shares = times[2]/times[1]
-    assert shares.round(2).between(.75, .77).all()
-    items = f'{min(shares.index):,} to {max(shares.index):,} items'
-    return [f'takes {shares.mean():.2f} times as long as by one job, at {items}']
-
-
 STATED = (supervised, preferences, real_gains, above_averaging, losses, drifting, more_cases,
-          without_training, probe, real_data, more_patterns, few_seeds, scale, deviations, size, ledger,
-          labelling)
+          without_training, probe, real_data, more_patterns, few_seeds, scale, deviations, size, ledger)
 
 
 @pytest.mark.parametrize('facts', STATED, ids=lambda f: f.__name__)

@@ -95,7 +95,7 @@ def noise_of_training(
     apart, # of `moved`
 ) -> pd.DataFrame: # one row with preferences, one without
     "How far a second run moves differences of Joint, beside their intervals."
-    rows = apart[apart.column == 'joint']
+    rows = apart[apart.column == 'joint'].drop_duplicates(KEY[1:]) # several claims may share a contrast
     plain = rows[['a', 'b']].isin(PLAIN).all(axis=1)
     found = rows.groupby(plain.map({True: 'without', False: 'with'}).rename('preferences'))
     noise = found.moved.median()/2**.5/norm.ppf(.75)

@@ -1364,6 +1364,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                 'modit/experiments/why.py'),
                                        'modit.experiments.why.purity_reasons': ( 'experiments/why.html#purity_reasons',
                                                                                  'modit/experiments/why.py'),
+                                       'modit.experiments.why.rerun_reasons': ( 'experiments/why.html#rerun_reasons',
+                                                                                'modit/experiments/why.py'),
                                        'modit.experiments.why.rival_reasons': ( 'experiments/why.html#rival_reasons',
                                                                                 'modit/experiments/why.py'),
                                        'modit.experiments.why.run': ('experiments/why.html#run', 'modit/experiments/why.py'),

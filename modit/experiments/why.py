@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'CLAIMED', 'OTHERS', 'POOLED', 'PARTS', 'run', 'cells_of', 'power_reasons', 'pooled',
            'pattern_reasons', 'purity_reasons', 'pool_reasons', 'rival_reasons', 'serving_reasons', 'move_reasons',
-           'of_pages', 'claims', 'table', 'plot']
+           'rerun_reasons', 'of_pages', 'claims', 'table', 'plot']
 
 # %% ../../nbs/experiments/490_why.ipynb #c004
 from importlib import import_module
@@ -11,7 +11,7 @@ from importlib import import_module
 import pandas as pd
 
 from .lib.evidence import above, chance, differs, gaps, like_the_others, missing, mostly
-from .lib.beside import beside_main, both_worlds, second_scores
+from .lib.beside import beside_main, both_worlds, ledger_elsewhere, second_scores
 from .lib.evidence import sentences, shares, unseen
 from ..report.looks import CONFIRMED
 from ..report.report import with_hppo
@@ -159,6 +159,19 @@ def move_reasons(
     taken = (alone.verdict == 'for') & (lost.verdict == 'for')
     return dict(B11=dict(explained=mostly(taken), alone=alone.estimate, moved=cells.estimate))
 
+# %% ../../nbs/experiments/490_why.ipynb #x029
+def rerun_reasons(
+    p:Page, # of this page
+    claims, # of the ledger
+) -> list:  # of `because`
+    "Claims that are not confirmed here and have another verdict in the second run."
+    other = ledger_elsewhere(p)
+    if not other: return []
+    there = claims.id.map(other['claims'].set_index('id').verdict)
+    changed = claims[(claims.verdict != CONFIRMED) & there.notna() & (there != claims.verdict)]
+    words = 'Noise of training: in a second run, on another processor, the verdict is "{}".'
+    return [because(claim, 'tab-processor', words.format(there[i])) for i, claim in changed.id.items()]
+
 # %% ../../nbs/experiments/490_why.ipynb #x026
 PARTS = (power_reasons, pattern_reasons, purity_reasons, pool_reasons, rival_reasons, serving_reasons,
          move_reasons)
@@ -184,9 +197,11 @@ def claims(
     for part in PARTS: fields |= part(scores, p)
     missed = scores['claims'].pipe(lambda x: x[(x.verdict != CONFIRMED) & (x.cells > 0)]).id
     untried = 'Not explained. No experiment tested the cells that miss.'
-    given = sentences(fields, p.s)
-    without = sorted({*missed} - {row['id'] for row in given})
-    return given + [because(claim, 'tab-claims', untried) for claim in without]
+    given = {claim: because(claim, 'tab-claims', untried) for claim in missed}
+    given |= {row['id']: row for row in sentences(fields, p.s)}
+    for row in rerun_reasons(p, scores['claims']):
+        if given[row['id']]['why'].startswith('Not explained'): given[row['id']] = row
+    return [row for _, row in sorted(given.items())]
 
 # %% ../../nbs/experiments/490_why.ipynb #w040
 def table(scores, p): return {} # the ledger is the table

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote
 
 import numpy as np
 import psutil
@@ -163,6 +164,19 @@ def test_marks_wishes_and_moves_go_through(port, retriever):
     vectors = retriever.catalogue.items[:2].tolist()
     assert ids_of(ask(port, '/expand', dict(seeds=vectors, k=9))[1]) == retriever.expand(
         ['shoe 0', 'shoe 1'], 9).id.tolist()
+
+
+def test_items_are_found_by_their_words(port, retriever):
+    goods = retriever.catalogue
+    texts = {name: f'{name} {text}'.lower() for name, text in zip(goods.ids, goods.text, strict=True)}
+    for words in ('SHOE 1', '7 1 shoe', texts['shoe 3'].upper(), 'boot'):
+        status, answer = ask(port, f'/find?words={quote(words)}')
+        asked = words.lower().split()
+        wanted = [name for name, text in texts.items() if all(word in text for word in asked)]
+        assert status == 200 and ids_of(answer) == wanted[:20]
+    assert ask(port, '/find?words=')[1] == ask(port, '/find')[1] == dict(items=[])
+    status, answer = ask(port, f'/find?words={"x"*201}')
+    assert status == 400 and '201 letters are too many' in answer['error']
 
 
 def test_the_card_says_what_a_client_has_to_know(port, retriever):
@@ -390,7 +404,16 @@ def test_the_page_in_a_browser(browser, port, retriever):
     browser.ask('Page.navigate', url=f'http://127.0.0.1:{port}/')
     browser.wait(lambda: browser.evaluate('document.getElementById("name")?.textContent'))
     seeds = ['shoe 7', 'shoe 9']
-    value(browser, 'seeds', '\n'.join(seeds))
+    for name in seeds:  # found by their words
+        value(browser, 'words', f'no. {name.split()[1]} shoe')
+        browser.evaluate('document.getElementById("words").dispatchEvent('
+                         'new KeyboardEvent("keydown", {key: "Enter", cancelable: true}))')
+        found = '[...document.querySelectorAll("#found button")]' \
+                f'.find(x => x.textContent.startsWith("+ {name} "))'
+        browser.wait(lambda found=found: browser.evaluate(f'Boolean({found})'))
+        browser.evaluate(f'{found}.click()')
+    assert browser.evaluate('document.getElementById("seeds").value').split('\n') == seeds
+    assert BAD in browser.evaluate('document.querySelector("#found").textContent')  # as text
     found = press(browser, 'go')
     assert found == retriever.expand(seeds, 20).id.tolist()
     browser.wait(lambda: browser.evaluate('document.querySelectorAll("#list img").length == 20'))

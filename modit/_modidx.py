@@ -1073,6 +1073,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                          'modit.experiments.order.pairs_of': ( 'experiments/order.html#pairs_of',
                                                                                'modit/experiments/order.py'),
                                          'modit.experiments.order.plot': ('experiments/order.html#plot', 'modit/experiments/order.py'),
+                                         'modit.experiments.order.reasons': ( 'experiments/order.html#reasons',
+                                                                              'modit/experiments/order.py'),
                                          'modit.experiments.order.relative_gain': ( 'experiments/order.html#relative_gain',
                                                                                     'modit/experiments/order.py'),
                                          'modit.experiments.order.run': ('experiments/order.html#run', 'modit/experiments/order.py'),

@@ -2,19 +2,20 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'ORDERS', 'run', 'columns', 'light', 'single_domain_stages', 'table', 'pairs_of', 'plot',
-           'relative_gain', 'above', 'claims']
+           'relative_gain', 'above', 'claims', 'reasons']
 
 # %% ../../nbs/experiments/330_order.ipynb #c004
 import pandas as pd
 
 from ..evaluation import protocol_counts
+from .lib.evidence import above as higher, missing, shares
 from ..run.pipeline import get_corpus, get_model
 from ..report.looks import look
 from ..report.report import Table, by_method
 from ..settings import Settings, override
 from ..report.stats import paired_bootstrap
 from ..report.ledger import judge, range_claim
-from ..report.verdicts import contrast, contrasts, split_panels
+from ..report.verdicts import contrast, contrasts, paired, split_panels
 from ..report.ledger import weakest_in_each_cell
 from ..run.page import Page
 
@@ -132,3 +133,22 @@ def claims(
     if 'item' not in p.splits: return found
     gain = relative_gain(cases, p)
     return [*found, judge('C33', range_claim(gain, .45, 1.08))]
+
+# %% ../../nbs/experiments/330_order.ipynb #r033
+def reasons(
+    scores, # of `run`
+    p:Page, # the run
+) -> dict:  # claim -> fields
+    "C33: a small denominator, where it misses."
+    if 'item' not in p.splits: return {}
+    found = range_claim(relative_gain(scores['order'], p), .45, 1.08)
+    rows = paired(scores['order'].query('split == "item"'), 'ascending', 'pretrained')
+    rows = rows.assign(gain=rows.a - rows.b, cases=1)
+    base, gain = (shares(rows, column, 'cases') for column in ('b', 'gain'))
+    lost = base.index.isin(missing(found).domain)
+    if lost.all(): return {}
+    low = all(higher(base[~lost], here).all() for _, here in base[lost].iterrows())
+    most = gain.loc[gain[~lost].estimate.idxmax()]
+    return dict(C33=dict(explained=low and not higher(gain[lost], most).any(), lost=[*base.index[lost]],
+                         base=base[lost].estimate, bases=base[~lost].estimate,
+                         gain=gain[lost].estimate, gains=gain[~lost].estimate))

@@ -10,6 +10,7 @@ import pandas as pd
 
 from ..candidates import fan_candidates, static_candidates
 from ..evaluation import CASE_COLUMNS, protocol_counts, sample_cases, score_cases, serve
+from .lib.evidence import RANGES
 from ..run.pipeline import get_corpus, get_model
 from ..report.looks import look
 from ..report.report import Table, best_variants, by_method
@@ -154,4 +155,4 @@ def claims(
     if not len(d13) or compared(p) < offered(p): return []
     found = headroom(d13, p.s)
     return [judge('C18', contrast(d13, 'hppo_single', 'sft_oracle', p.s)),
-            judge('C19', range_claim(found, .15, .27))]
+            judge('C19', range_claim(found, *RANGES['C19']))]

@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
+from .lib.evidence import RANGES
 from .lib.panels import title_of_splits
 from ..evaluation import average_pool, protocol_counts, sample_cases
 from ..variants import VARIANTS
 from ..metrics import left_out_auc
 from ..run.pipeline import get_corpus, get_history, get_losses, get_model
 from ..report.looks import LIGHT, legend_of, look, ring
-from ..report.report import Table, best_variants, by_method
-from ..report.report import scored, with_hppo
+from ..report.report import Table, best_variants, by_method, scored, with_hppo
 from ..report.stats import paired_bootstrap, resample_counts
 from ..store import stream
 from ..report.ledger import and_also, judge, range_claim, threshold_claim, weakest_in_each_cell
@@ -268,7 +268,7 @@ def claims(
     passed = _margin_share(scores['validation'])
     found = _ladder_claims(cases, scores['left_out'], p.s)
     found.append(judge('C08', threshold_claim(base, base.estimate < .001)))
-    found.append(judge('C32', range_claim(passed, .06, .24)))
+    found.append(judge('C32', range_claim(passed, *RANGES['C32'])))
     d13 = cases[cases.domain != 'D4']
     if not len(d13): return found
     purer = contrast(d13, 'pareto', 'off_policy', p.s, column='same')

@@ -8,7 +8,7 @@ __all__ = ['READS', 'SCORES', 'LOOKS', 'ORDERS', 'run', 'columns', 'light', 'sin
 import pandas as pd
 
 from ..evaluation import protocol_counts
-from .lib.evidence import above as higher, missing, shares
+from .lib.evidence import RANGES, above as higher, missing, shares
 from ..run.pipeline import get_corpus, get_model
 from ..report.looks import look
 from ..report.report import Table, by_method
@@ -132,7 +132,7 @@ def claims(
     found.append(judge('C10', above(cases, ('pretrained', 'cpt'), p.s)))
     if 'item' not in p.splits: return found
     gain = relative_gain(cases, p)
-    return [*found, judge('C33', range_claim(gain, .45, 1.08))]
+    return [*found, judge('C33', range_claim(gain, *RANGES['C33']))]
 
 # %% ../../nbs/experiments/330_order.ipynb #r033
 def reasons(
@@ -141,7 +141,7 @@ def reasons(
 ) -> dict:  # claim -> fields
     "C33: a small denominator, where it misses."
     if 'item' not in p.splits: return {}
-    found = range_claim(relative_gain(scores['order'], p), .45, 1.08)
+    found = range_claim(relative_gain(scores['order'], p), *RANGES['C33'])
     rows = paired(scores['order'].query('split == "item"'), 'ascending', 'pretrained')
     rows = rows.assign(gain=rows.a - rows.b, cases=1)
     base, gain = (shares(rows, column, 'cases') for column in ('b', 'gain'))

@@ -12,7 +12,7 @@ import pandas as pd
 from ..baselines import probe_candidates
 from ..candidates import Pool, fan_candidates, static_candidates
 from ..evaluation import sample_cases, serve
-from .lib.evidence import above, mostly, shares
+from .lib.evidence import RANGES, above, mostly, shares
 from .lib.rewards import bank_of_few, local_reward
 from .lib.split_half import kept_by_depth, split_half_rows
 from ..pairs import margin_pairs, pareto_filter
@@ -225,7 +225,7 @@ def oracle_reasons(
     adds = {x: means[x].hppo_oracle/means[x].hppo_single - 1 for x in ('first', 'second')}
     lost = (rows['second'].verdict != 'against').all()
     return dict(C18={x: found.estimate for x, found in rows.items()} | dict(explained=lost),
-                C19=adds | dict(explained=adds['second'].between(.15, .27).all()))
+                C19=adds | dict(explained=adds['second'].between(*RANGES['C19']).all()))
 
 # %% ../../nbs/experiments/480_reasons.ipynb #r006
 def margin_reasons(
@@ -234,7 +234,8 @@ def margin_reasons(
     "C32: which cases the margin keeps with fewer and with more neighbours."
     shares_kept = means(margins, ['neighbours', 'domain'], ['kept']).groupby('neighbours')
     half, usual, twice = (x.kept for _, x in shares_kept)
-    return dict(C32=dict(explained=mostly(twice.between(.06, .24)), half=half, usual=usual, twice=twice))
+    inside = mostly(twice.between(*RANGES['C32']))
+    return dict(C32=dict(explained=inside, half=half, usual=usual, twice=twice))
 
 # %% ../../nbs/experiments/480_reasons.ipynb #r006b
 def reasons(

@@ -19,8 +19,10 @@ export OPENBLAS_NUM_THREADS := 1
 export MALLOC_MMAP_THRESHOLD_ := 33554432
 export MALLOC_TRIM_THRESHOLD_ := 1073741824
 export MALLOC_TOP_PAD_ := 67108864
-# Kernels of other installations stay out.
+# Jupyter kernels of other installations stay out.
 unexport JUPYTER_PATH
+# The processor chooses the kernels of matrix products: with others, an item may fall into another pattern.
+unexport OPENBLAS_CORETYPE
 
 .DEFAULT_GOAL := help
 .PHONY: main paper dials public replicate figures report check test docs links hooks lab bench clean help

@@ -1213,7 +1213,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                     'modit/experiments/replicate.py'),
                                              'modit.experiments.replicate.noise_of_training': ( 'experiments/replicate.html#noise_of_training',
                                                                                                 'modit/experiments/replicate.py'),
-                                             'modit.experiments.replicate.of_processors': ( 'experiments/replicate.html#of_processors',
+                                             'modit.experiments.replicate.of_second_run': ( 'experiments/replicate.html#of_second_run',
                                                                                             'modit/experiments/replicate.py'),
                                              'modit.experiments.replicate.plot': ( 'experiments/replicate.html#plot',
                                                                                    'modit/experiments/replicate.py'),

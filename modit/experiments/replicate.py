@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'PARTS', 'KEY', 'RUNS', 'PLAIN', 'NOISE', 'WHERE', 'CAPTION', 'AGREE', 'run', 'weakest',
-           'cells_alike', 'seeded', 'both_verdicts', 'moved', 'noise_of_training', 'of_processors', 'table', 'claims',
+           'cells_alike', 'seeded', 'both_verdicts', 'moved', 'noise_of_training', 'of_second_run', 'table', 'claims',
            'shared_contrasts', 'draw_contrasts', 'plot']
 
 # %% ../../nbs/experiments/495_replicate.ipynb #c004
@@ -69,7 +69,7 @@ def both_verdicts(
 
 # %% ../../nbs/experiments/495_replicate.ipynb #c041
 KEY = ['id', 'domain', 'split', 'a', 'b', 'column'] # of a contrast
-RUNS = ('first', 'other') # processors, in the columns of the table
+RUNS = ('first', 'other') # kernels, in the columns of the table
 
 def moved(
     first, # claim-cells of one run
@@ -86,7 +86,7 @@ def moved(
 PLAIN = {'average', 'pretrained', 'cpt', 'sft', 'ascending', 'random', 'descending', 'probe', 'ridge_map',
          'rocchio', 'average_own', 'endpoint', 'anisotropic', 'reverse'} # methods without preferences
 NOISE = (
-    'Differences of Joint in two runs of the same world on two processors. moved: median distance of both '
+    'Differences of Joint in two runs of the same world. moved: median distance of both '
     'estimates, most: the distance that nine of ten keep, width: median half width of an interval over '
     'patterns, noise: standard deviation of one run, all in points; wider: factor of the width, if the '
     'intervals held this noise; changed: contrasts with another verdict.')
@@ -107,15 +107,15 @@ def noise_of_training(
 
 # %% ../../nbs/experiments/495_replicate.ipynb #c042
 WHERE = (
-    'Claims judged on two processors, of pages that were run on both: the same world, seeds and settings. '
+    'Claims judged in two runs, of pages that were run in both: the same world, seeds and settings. '
     'agree, shared, alike, reversed: as in tab-replicate. moved: median distance of both estimates of a '
     'contrast, in points.')
 
-def of_processors(
+def of_second_run(
     scores, # with the first ledger
     p:Page, # the run
 ) -> dict:  # label -> Table
-    "Both verdicts of claims that another processor has judged."
+    "Both verdicts of claims that the second run has judged."
     other = ledger_elsewhere(p)
     if not other: return {}
     both = both_verdicts(scores, other, RUNS)
@@ -123,7 +123,7 @@ def of_processors(
     by_claim = apart.groupby('id').moved.median()
     both = both[both.id.isin(other['claims'].id)].assign(moved=both.id.map(by_claim))
     columns = ['id', *seeded('verdict', RUNS), 'agree', 'shared', 'alike', 'reversed', 'moved', 'statement']
-    return {'tab-processor': Table(both[columns], WHERE),
+    return {'tab-kernels': Table(both[columns], WHERE),
             'tab-noise': Table(noise_of_training(apart), NOISE)}
 
 # %% ../../nbs/experiments/495_replicate.ipynb #c019k
@@ -139,8 +139,8 @@ def table(
     scores, # with the first ledger
     p:Page, # the run
 ) -> dict:  # label -> Table
-    "Both verdicts of every claim, in two worlds and on two processors (tab:replicate, tab:processor, ours)."
-    second, found = second_ledger(p), of_processors(scores, p)
+    "Both verdicts of every claim, in two worlds and in two runs (tab:replicate, tab:kernels, ours)."
+    second, found = second_ledger(p), of_second_run(scores, p)
     if not second: return found
     seeds = p.s.seed, SECOND
     both = both_verdicts(scores, second, seeds)

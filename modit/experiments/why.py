@@ -169,8 +169,8 @@ def rerun_reasons(
     if not other: return []
     there = claims.id.map(other['claims'].set_index('id').verdict)
     changed = claims[(claims.verdict != CONFIRMED) & there.notna() & (there != claims.verdict)]
-    words = 'Noise of training: in a second run, on another processor, the verdict is "{}".'
-    return [because(claim, 'tab-processor', words.format(there[i])) for i, claim in changed.id.items()]
+    words = 'A second run of the same world, with other draws, gives the verdict "{}".'
+    return [because(claim, 'tab-kernels', words.format(there[i])) for i, claim in changed.id.items()]
 
 # %% ../../nbs/experiments/490_why.ipynb #x026
 PARTS = (power_reasons, pattern_reasons, purity_reasons, pool_reasons, rival_reasons, serving_reasons,

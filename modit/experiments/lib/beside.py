@@ -113,17 +113,17 @@ def both_worlds(
     return pd.concat([first, second.assign(**moved)], ignore_index=True)
 
 # %% ../../../nbs/experiments/lib/261_beside.ipynb #b021
-ELSEWHERE = 'processor' # folder of such a ledger, in that of a profile
+ELSEWHERE = 'kernels' # folder of such a ledger, in that of a profile
 KEPT = ['id', 'page', 'verdict', 'significant', 'estimate', 'low', 'high']
 
 def keep_ledger(
-    clone, # its figures/<profile>, where pages were run on another processor
+    clone, # its figures/<profile>, where pages were run with other kernels
     to,    # our figures/<profile>
 ):
-    "Keep the other ledger, for the pages whose manifest names another processor than ours."
+    "Keep the other ledger, for the pages whose manifest names other kernels of BLAS than ours."
     ours, theirs = (json.loads((x/'manifest.json').read_text()) for x in (to, clone))
-    def processor(manifest, page): return manifest[page].get('kernels', {}).get('processor')
-    ran = {x: row for x, row in theirs.items() if x in ours and processor(theirs, x) != processor(ours, x)}
+    def blas(manifest, page): return manifest[page].get('kernels', {}).get('blas')
+    ran = {x: row for x, row in theirs.items() if x in ours and blas(theirs, x) != blas(ours, x)}
     claims, cells = (read_ledger(clone, name) for name in LEDGER)
     claims = claims[claims.page.isin(ran)][KEPT]
     atomic_write(to/ELSEWHERE/'claims.csv', claims.to_csv(index=False))
@@ -134,7 +134,7 @@ def keep_ledger(
 def ledger_elsewhere(
     p:Page, # of the committed run
 ) -> dict: # of `ledger_in`
-    "The ledger from another processor; empty where none is kept."
+    "The ledger with other kernels; empty where none is kept."
     return {} if p.changed else ledger_in(figures_dir(p.s)/ELSEWHERE)
 
 # %% ../../../nbs/experiments/lib/261_beside.ipynb #k001a

@@ -207,7 +207,8 @@ def size():
 
 def second_run():
     both = pd.read_csv(ROOT/'figures'/'mini'/'tab-kernels.csv')
-    noise = pd.read_csv(ROOT/'figures'/'mini'/'tab-noise.csv').set_index('preferences')
+    noise = pd.read_csv(ROOT/'figures'/'mini'/'tab-noise.csv').query('draws == "the same"')
+    noise = noise.set_index('preferences')
     return [f'{(both.agree == "yes").sum()} of {len(both)} statements keep their verdict',
             f'move by {noise.moved["without"]:.2f} points in the median, those with it by '
             f'{noise.moved["with"]:.2f}; with this noise their intervals would be '

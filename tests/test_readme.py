@@ -211,7 +211,7 @@ def second_run():
     noise = noise.set_index('preferences')
     return [f'{(both.agree == "yes").sum()} of {len(both)} statements keep their verdict',
             f'move by {noise.moved["without"]:.2f} points in the median, those with it by '
-            f'{noise.moved["with"]:.2f}; with this noise their intervals would be '
+            f'{noise.moved["with"]:.2f}; with this noise their intervals would be at least '
             f'{noise.wider["with"]:.1f} times as wide']
 
 

@@ -146,7 +146,7 @@ def reasons(
     rows = rows.assign(gain=rows.a - rows.b, cases=1)
     base, gain = (shares(rows, column, 'cases') for column in ('b', 'gain'))
     lost = base.index.isin(missing(found).domain)
-    if lost.all(): return {}
+    if lost.all() or not lost.any(): return {}
     low = all(higher(base[~lost], here).all() for _, here in base[lost].iterrows())
     most = gain.loc[gain[~lost].estimate.idxmax()]
     return dict(C33=dict(explained=low and not higher(gain[lost], most).any(), lost=[*base.index[lost]],

@@ -85,7 +85,7 @@ def moved(
 # %% ../../nbs/experiments/495_replicate.ipynb #c046
 PLAIN = {'average', 'pretrained', 'cpt', 'sft', 'ascending', 'random', 'descending', 'probe', 'ridge_map',
          'rocchio', 'average_own', 'endpoint', 'anisotropic', 'reverse'} # methods without preferences
-REDRAWN = ('D1', 'D3') # domains where the second run has other seeds and sequences
+REDRAWN = ('D1', 'D3') # domains where the second run that is kept has other seeds and sequences
 NOISE = (
     'Differences of Joint in two runs of the same world; of D1 and D3 seeds and sequences were drawn '
     'anew as well. moved: median distance of both estimates, most: the distance that nine of ten keep, '

@@ -133,10 +133,11 @@ def items_with(
     "The first items with all words in their id or text; raises `ValueError` for a long search."
     require(len(words) <= _LETTERS, f'words: {len(words)} letters are too many; give {_LETTERS} at most')
     goods, wanted = retriever.catalogue, words.casefold().split()
-    def fits(item): return wanted and all(map(f'{item["id"]} {item["text"]}'.casefold().__contains__, wanted))
-    texts = repeat('') if goods.text is None else goods.text
-    items = (dict(id=name, text=text) for name, text in zip(goods.ids, texts, strict=False))
-    return list(islice(filter(fits, items), _FOUND))
+    if not wanted: return []
+    def fits(item): return all(map(' '.join(item).casefold().__contains__, wanted))
+    texts = repeat('') if goods.text is None else map(str, goods.text)
+    found = islice(filter(fits, zip(goods.ids, texts, strict=False)), _FOUND)
+    return [dict(id=name, text=text) for name, text in found]
 
 def _found(retriever, words): return dict(items=items_with(retriever, words))
 

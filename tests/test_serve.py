@@ -174,7 +174,7 @@ def test_items_are_found_by_their_words(port, retriever):
         asked = words.lower().split()
         wanted = [name for name, text in texts.items() if all(word in text for word in asked)]
         assert status == 200 and ids_of(answer) == wanted[:20]
-    assert ask(port, '/find?words=')[1] == ask(port, '/find')[1] == dict(items=[])
+    assert ask(port, '/find?words=')[1] == ask(port, '/find')[1] == dict(items=[], most=20)
     status, answer = ask(port, f'/find?words={"x"*201}')
     assert status == 400 and '201 letters are too many' in answer['error']
 

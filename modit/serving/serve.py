@@ -139,7 +139,7 @@ def items_with(
     found = islice(filter(fits, zip(goods.ids, texts, strict=False)), _FOUND)
     return [dict(id=name, text=text) for name, text in found]
 
-def _found(retriever, words): return dict(items=items_with(retriever, words))
+def _found(retriever, words): return dict(items=items_with(retriever, words), most=_FOUND)
 
 class _Find(_Handler):
     async def get(self): await self.reply(_found, self.get_argument('words', ''))

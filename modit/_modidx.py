@@ -1658,6 +1658,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                  'modit.retrieval.VectorIndex.search': ('retrieval.html#vectorindex.search', 'modit/retrieval.py'),
                                  'modit.retrieval.VectorIndex.with_engine': ( 'retrieval.html#vectorindex.with_engine',
                                                                               'modit/retrieval.py'),
+                                 'modit.retrieval._load_faiss': ('retrieval.html#_load_faiss', 'modit/retrieval.py'),
                                  'modit.retrieval._refuse_rows': ('retrieval.html#_refuse_rows', 'modit/retrieval.py'),
                                  'modit.retrieval.check_embeddings': ('retrieval.html#check_embeddings', 'modit/retrieval.py'),
                                  'modit.retrieval.in_chunks': ('retrieval.html#in_chunks', 'modit/retrieval.py'),

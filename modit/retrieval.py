@@ -7,11 +7,13 @@ __all__ = ['CHUNK', 'ENGINES', 'SPARE', 'SPARE_BYTES', 'check_embeddings', 'in_c
            'search']
 
 # %% ../nbs/040_retrieval.ipynb #c002
+import os
 from copy import copy
+from importlib import import_module
 
-import faiss
 import numpy as np
 from fastcore.basics import patch
+from threadpoolctl import threadpool_info
 
 from .settings import require
 from .sphere import row_lengths, unit_rows
@@ -46,7 +48,19 @@ def check_embeddings(
     _refuse_rows(lengths == 0, name, 'is all zeros')
     return unit_rows(x, lengths)
 
+# %% ../nbs/040_retrieval.ipynb #c012aa
+_KERNELS = ('Haswell', 'SkylakeX') # those of NumPy's that are not slow, and that FAISS's has
+
+def _load_faiss():
+    "FAISS, its matrix products with the kernels that NumPy's chose for this processor."
+    mine = [x['architecture'] for x in threadpool_info() if x.get('architecture') in _KERNELS]
+    if not mine or 'OPENBLAS_CORETYPE' in os.environ: return import_module('faiss')
+    os.environ['OPENBLAS_CORETYPE'] = mine[0]
+    try: return import_module('faiss')
+    finally: del os.environ['OPENBLAS_CORETYPE']
+
 # %% ../nbs/040_retrieval.ipynb #c012b
+faiss = _load_faiss()
 faiss.omp_set_num_threads(1)
 faiss.cvar.distance_compute_blas_threshold = 0  # a block of queries is always one matrix product
 

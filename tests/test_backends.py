@@ -165,8 +165,9 @@ KILLED = """
 import os, signal
 from modit.index import engines
 from modit.store import stream
+from faiss.contrib import ondisk
 def kill(*_): os.kill(os.getpid(), signal.SIGKILL)
-engines.merge_ondisk = kill
+ondisk.merge_ondisk = kill
 engines.disk_index(stream(0, 'killed').normal(size=(500, 8)).astype('float32'), {!r})
 """
 

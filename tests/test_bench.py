@@ -6,7 +6,6 @@ import sys
 import time
 from functools import partial
 
-import faiss
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -20,7 +19,7 @@ from modit.flow import generate
 from modit.model import init_zero_layers, new_model
 from modit.pretrain import continuation_loss, continuation_rows
 from modit.report.stats import bootstrap_contrasts, resample_counts
-from modit.retrieval import VectorIndex
+from modit.retrieval import VectorIndex, faiss
 from modit.settings import load_settings
 from modit.sphere import sample_sphere
 from modit.store import stream

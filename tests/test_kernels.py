@@ -56,3 +56,26 @@ def test_other_kernels_decide_alike(runs):
     assert 0 < apart < 1e-5, 'the kernels of this run did not differ, or differ by more than rounding'
     differ = [name for name in here if not np.array_equal(here[name], older[name])]
     assert not differ, f'decided by a last bit: {differ}'
+
+
+LOADED = """
+import os
+from importlib import import_module
+from threadpoolctl import threadpool_info
+
+import_module({first!r})
+kernels = [x['architecture'] for x in threadpool_info() if 'architecture' in x]
+print('OPENBLAS_CORETYPE' in os.environ, *kernels)
+"""
+
+
+@pytest.mark.parametrize('first', ['modit.retrieval', 'modit.index.engines', 'modit.serving.catalogue'])
+def test_faiss_takes_the_kernels_that_numpy_chose(first):
+    words = environment(ROOT)
+    words.pop('OPENBLAS_CORETYPE', None)
+    done = subprocess.run([sys.executable, '-c', LOADED.format(first=first)], env=words, cwd=ROOT,
+                          capture_output=True, text=True, check=True)
+    left, *found = done.stdout.split()
+    assert left == 'False' # programs that are started later choose for themselves
+    if not {'Haswell', 'SkylakeX'} & {*found}: pytest.skip('an older processor, or another library')
+    assert len(found) > 1 and len({*found}) == 1

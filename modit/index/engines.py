@@ -14,11 +14,9 @@ import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
-import faiss
 import numpy as np
-from faiss.contrib.ondisk import merge_ondisk
 
-from ..retrieval import CHUNK, in_chunks
+from ..retrieval import CHUNK, faiss, in_chunks
 from ..store import HalfRows, runs_dir, stream, whole_file
 
 # %% ../../nbs/index/042_engines.ipynb #c008
@@ -100,6 +98,7 @@ def _silent():
 def _write_lists(items, folder, size=CHUNK):
     "Write the lists of all items to a folder, a chunk at a time: index.faiss and index.lists."
     folder.mkdir(parents=True, exist_ok=True)
+    from faiss.contrib.ondisk import merge_ondisk
     empty, parts = empty_lists(items, faiss.ScalarQuantizer.QT_8bit), []
     for i, j in in_chunks(len(items), size):
         part = faiss.clone_index(empty)

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
 
-import faiss
 import numpy as np
 import pandas as pd
 from fastcore.basics import patch
 
 from ..data.folder import find_folder, open_embeddings
-from ..retrieval import VectorIndex, check_embeddings, open_engine
+from ..retrieval import VectorIndex, check_embeddings, faiss, open_engine
 from ..settings import require
 from ..store import HalfRows
 

@@ -2,8 +2,8 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'TARGETS', 'AGAIN', 'ROWS', 'METRICS', 'SHOWN', 'target_depths', 'target_query', 'sharper',
-           'answers_of', 'targets_again', 'run', 'rows_of', 'table', 'pairs_of', 'draw_metric', 'plot', 'claims',
-           'reasons']
+           'answers_of', 'truly_densest', 'targets_again', 'run', 'rows_of', 'table', 'pairs_of', 'draw_metric', 'plot',
+           'claims', 'reasons']
 
 # %% ../../nbs/experiments/420_targets.ipynb #c004
 from functools import partial
@@ -13,9 +13,11 @@ import numpy as np
 import pandas as pd
 
 from ..candidates import static_candidates
+from ..data.synth import domain_constants
 from ..evaluation import sample_cases
-from .lib.evidence import gaps, mostly
+from .lib.evidence import gaps
 from .lib.panels import legend_beside, title_of_splits
+from .lib.small_worlds import true_chance
 from ..ordering import centroid
 from ..run.pipeline import get_corpus, get_model
 from ..report.looks import look
@@ -23,8 +25,9 @@ from ..report.report import Table
 from ..retrieval import search
 from ..settings import Settings, override, require
 from ..report.ledger import judge, weakest_in_each_cell
-from ..report.verdicts import contrasts, draw_differences
+from ..report.verdicts import contrast, contrasts, draw_differences
 from ..run.page import Page
+from ..store import stream
 
 # %% ../../nbs/experiments/420_targets.ipynb #c007
 READS = ()
@@ -35,6 +38,7 @@ LOOKS = {
     'sft_top5': ('SFT on top-5', 'sky', 's')}
 TARGETS = ('centroid', 'top1', 'top5')
 AGAIN = ('D1', 'D4') # domains whose oracles are judged by fewer neighbours, too
+_COLUMNS = ['domain', 'split', 'case', 'pattern', 'neighbours', 'method', 'attr']
 
 def target_depths(
     s:Settings, # of the run
@@ -67,17 +71,33 @@ def answers_of(
         answers[f'sft_{t}'] = get_model(override(p.s, sft_depth=depths[t]), 'sft_single', name)
     return answers
 
+# %% ../../nbs/experiments/420_targets.ipynb #t023
+def truly_densest(
+    corpus, # Corpus of a synthetic domain
+    cases,  # Cases
+    s:Settings, # of the run
+) -> np.ndarray: # (n, d) unit
+    "The item of each tail whose neighbours have the highest mean chance of the attribute."
+    rng = stream(s.seed, 'pocket domain', corpus.name)
+    chance = true_chance(s, corpus.name, domain_constants(corpus.name), rng)
+    n, m = cases.tail.shape
+    mine = np.repeat(cases.sequence, m, axis=0)
+    ids = search(corpus.index, corpus.items[cases.tail].reshape(n*m, -1), s.k, exclude=mine)
+    best = chance[ids].mean(1).reshape(n, m).argmax(1)
+    return corpus.items[cases.tail[np.arange(n), best]]
+
 # %% ../../nbs/experiments/420_targets.ipynb #t024
 def targets_again(
     p:Page, # asked
     corpus, # Corpus
 ) -> pd.DataFrame: # domain, split, case, pattern, neighbours, method, attr
-    "Attr of the tail's centroid and of its densest item by few neighbours, held-out items."
+    "Attr of the tail's centroid and of its densest items by few neighbours, held-out items."
     cases = sample_cases(corpus, 'item', p.s.density_cases, p.s)[:p.asked]
     depths = dict(centroid=cases.tail.shape[1], top1=1)
+    asked = {method: static_candidates(corpus, cases, [depth])[:, 0] for method, depth in depths.items()}
+    asked['true_top1'] = truly_densest(corpus, cases, p.s)
     rows = []
-    for method, depth in depths.items():
-        queries = static_candidates(corpus, cases, [depth])[:, 0]
+    for method, queries in asked.items():
         ids = search(corpus.index, queries, p.s.k, exclude=cases.sequence)
         for k in sorted({5, 10, p.s.k}): # each once, at small sizes too
             named = dict(domain=corpus.name, split='item', case=range(len(cases)), pattern=cases.pattern)
@@ -97,8 +117,9 @@ def run(
     for name in p.domains:
         corpus = get_corpus(p.s, name)
         rows.append(p.score(corpus, answers_of(p, corpus), 'full'))
-        again.append(targets_again(p, corpus).query('domain in @AGAIN'))
-    return dict(targets=pd.concat(rows, ignore_index=True), targets_again=pd.concat(again, ignore_index=True))
+        if name in AGAIN: again.append(targets_again(p, corpus))
+    again = pd.concat(again, ignore_index=True) if again else pd.DataFrame(columns=_COLUMNS)
+    return dict(targets=pd.concat(rows, ignore_index=True), targets_again=again)
 
 # %% ../../nbs/experiments/420_targets.ipynb #c018
 ROWS = ('pretrained', 'sft', 'target_centroid', 'target_top1', 'target_top5', 'sft_top1', 'sft_top5')
@@ -181,9 +202,10 @@ def reasons(
     scores, # of `run`
     p:Page, # the run
 ) -> dict:  # claim -> fields
-    "C24b: how many neighbours are counted."
-    again = scores['targets_again'].groupby('neighbours')
+    "C24b: how many neighbours are counted, and the predictor's error."
+    again = scores['targets_again']
     if not len(again): return {}
-    sharp = {str(k): gaps(x, 'top1', 'centroid', 'attr') for k, x in again}
-    higher = any(mostly(x > 0) for x in sharp.values())
-    return dict(C24b=dict(explained=higher, neighbours=list(sharp), gain=pd.concat(sharp)))
+    sharp = {str(k): gaps(x, 'top1', 'centroid', 'attr') for k, x in again.groupby('neighbours')}
+    true = contrast(again[again.neighbours == p.s.k], 'true_top1', 'centroid', p.s, 'attr')
+    held = bool((true.verdict == 'for').all())
+    return dict(C24b=dict(explained=held, neighbours=list(sharp), gain=pd.concat(sharp), true=true.estimate))

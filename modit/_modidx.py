@@ -1363,8 +1363,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                        'modit.experiments.why.pattern_reasons': ( 'experiments/why.html#pattern_reasons',
                                                                                   'modit/experiments/why.py'),
                                        'modit.experiments.why.plot': ('experiments/why.html#plot', 'modit/experiments/why.py'),
-                                       'modit.experiments.why.pool_reasons': ( 'experiments/why.html#pool_reasons',
-                                                                               'modit/experiments/why.py'),
                                        'modit.experiments.why.pooled': ('experiments/why.html#pooled', 'modit/experiments/why.py'),
                                        'modit.experiments.why.power_reasons': ( 'experiments/why.html#power_reasons',
                                                                                 'modit/experiments/why.py'),

@@ -51,6 +51,7 @@ VARIANTS = dict(
         extra='modit.baselines:probe_candidates', **SINGLE),
     pareto_once=Variant('Pareto, one round', 'unanchored', tolerance=0., **SINGLE),
     pareto_static=Variant('Pareto, static', 'unanchored', tolerance=0., families=('static',), **SINGLE),
+    pareto_policy=Variant('Pareto, policy', 'negative', tolerance=0., families=('policy',)),
     same_cases=Variant('Same cases', 'rounds', new_cases=False, stop=False),
     adaptive_through=Variant('Adaptive, no stop', 'filter', stop=False, extends='adaptive'),
     pareto_through=Variant('Pareto, no stop', 'filter', tolerance=0., stop=False, extends='pareto'),

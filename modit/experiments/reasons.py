@@ -31,7 +31,7 @@ LOOKS = {
     'sft_single': ('SFT, one query', 'blue', 'o', False),
     'hppo_single': ('HPPO, one query', 'vermillion', 'o', False)}
 CLAIMED = ('D1', 'D2', 'D3') # domains on which the paper claims that preferences help
-TRAIN_DOMAINS = ('D1', 'D2', 'D4') # whose training pools are looked at twice
+TRAIN_DOMAINS = ('D1', 'D2', 'D3', 'D4') # whose training pools are looked at twice
 TEST_DOMAINS = ('D1', 'D4')        # whose test cases are looked at twice
 
 # %% ../../nbs/experiments/480_reasons.ipynb #c012

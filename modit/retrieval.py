@@ -49,10 +49,10 @@ def check_embeddings(
     return unit_rows(x, lengths)
 
 # %% ../nbs/040_retrieval.ipynb #c012aa
-_KERNELS = ('Haswell', 'SkylakeX') # those of NumPy's that are not slow, and that FAISS's has
+_KERNELS = ('Haswell', 'SkylakeX') # fast ones that both libraries have
 
 def _load_faiss():
-    "FAISS, its matrix products with the kernels that NumPy's chose for this processor."
+    "FAISS, its matrix products with the kernels that NumPy's OpenBLAS chose for this processor."
     mine = [x['architecture'] for x in threadpool_info() if x.get('architecture') in _KERNELS]
     if not mine or 'OPENBLAS_CORETYPE' in os.environ: return import_module('faiss')
     os.environ['OPENBLAS_CORETYPE'] = mine[0]

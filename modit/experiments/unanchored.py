@@ -24,7 +24,7 @@ KINDS = dict( # variant -> how it is drawn
     off_policy=Look('Without the filter', VERMILLION),
     pareto_once=Look('With the filter', GREEN, 's'))
 ALONE = ('static', 'pareto_static') # the same on static candidates alone
-TURNED = ('D2',) # domains where Attr falls in the long round
+TURNED = ('D2',) # domains where Attr fell in the long round, at profile mini
 
 # Settings of a round without the tail term.
 def freed(p): return override(p.s, tail_weight=0., beta=p.temperature, off_policy_steps=tuple(p.steps))

@@ -149,11 +149,11 @@ def turned_reasons(
     if not len(scores['unanchored_static']): return {}
     alone = cells(scores['unanchored_static'], p, ALONE)
     attr = gaps(scores['unanchored'], at('off_policy', p.steps[-1]), 'sft', 'attr', only=TURNED)
+    static = gaps(scores['unanchored_static'], at('static', p.steps[-1]), 'sft', 'attr')
     drifts = (alone['B23'].verdict == 'for').all()
     found = {}
     for claim in ('B23', 'B24', 'B25'):
         held = drifts and (alone[claim].verdict == 'for').all()
-        static = gaps(scores['unanchored_static'], at('static', p.steps[-1]), 'sft', 'attr')
         found[claim] = dict(explained=bool(held), lost=TURNED, here=attr, static=static,
                             paid=alone[claim].estimate)
     return found

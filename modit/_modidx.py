@@ -1477,6 +1477,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
             'modit.patterns': { 'modit.patterns.find_patterns': ('patterns.html#find_patterns', 'modit/patterns.py'),
                                 'modit.patterns.holdout_split': ('patterns.html#holdout_split', 'modit/patterns.py'),
                                 'modit.patterns.nearest_centroid': ('patterns.html#nearest_centroid', 'modit/patterns.py'),
+                                'modit.patterns.ordered_product': ('patterns.html#ordered_product', 'modit/patterns.py'),
                                 'modit.patterns.patterns_of': ('patterns.html#patterns_of', 'modit/patterns.py'),
                                 'modit.patterns.sample_positives': ('patterns.html#sample_positives', 'modit/patterns.py')},
             'modit.preference': { 'modit.preference._scores_and_tail': ('preference.html#_scores_and_tail', 'modit/preference.py'),

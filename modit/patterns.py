@@ -20,7 +20,7 @@ def ordered_product(
 ) -> np.ndarray: # (N, C)
     "Inner products, summed dimension by dimension, with the same bits on every processor."
     total = np.zeros((len(items), len(centroids)), np.result_type(items[:1], centroids))
-    for x, mean in zip(np.float64(items).T, np.float64(centroids).T):
+    for x, mean in zip(np.float64(items).T, np.float64(centroids).T, strict=True):
         total = (total + x[:, None]*mean).astype(total.dtype) # rounded once for each dimension
     return total
 

@@ -82,8 +82,9 @@ def score_domain(
 def run(
     p:Page, # the run
 ) -> dict: # few: per-case scores, patterns trained on and draw; those of averaging have neither
-    "Score all domains."
-    rows = [score_domain(p, get_corpus(p.s, name)) for name in p.domains]
+    "Score all domains but those of plain vectors, if there are others."
+    encoded = [name for name in p.domains if not name.endswith('-plain')]
+    rows = [score_domain(p, get_corpus(p.s, name)) for name in encoded or p.domains]
     return dict(few=pd.concat(sum(rows, []), ignore_index=True))
 
 # %% ../../nbs/experiments/478_patterns.ipynb #p018

@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['ROWS', 'GRIDS', 'READS', 'SCORES', 'RIVALS', 'ORACLES', 'OTHERS', 'SHOWN', 'CLAIMS', 'grids_of', 'tunable',
-           'filtered', 'run', 'beside_main', 'table', 'plot', 'claims']
+           'filtered', 'score_domain', 'run', 'beside_main', 'table', 'plot', 'claims']
 
 # %% ../../nbs/experiments/440_baselines.ipynb #c004
 import pandas as pd
@@ -54,6 +54,24 @@ def filtered(
         rows.append(case_rows(found, cases, domain=corpus.name, split=split, method='filtered'))
     return rows
 
+# %% ../../nbs/experiments/440_baselines.ipynb #c012a
+def score_domain(
+    p:Page, # the run
+    name,   # domain
+    grids,  # method -> values to choose from
+) -> list:  # of per-case scores, those of a constant with its value and validation Joint
+    "Choose constants on validation and score every baseline of one domain."
+    corpus = get_corpus(p.s, name)
+    def alone(cases): return attribute_only(corpus, cases)
+    rows = [p.score(corpus, dict(attribute_only=alone))]
+    for method, by_value in tunable(corpus, p.s).items():
+        if method in LISTS:
+            rows.append(score_lists(p, corpus, method, by_value, grids[method]))
+            continue
+        def answer(cases, value, by_value=by_value): return by_value(cases, value)
+        rows.append(p.score_chosen(corpus, method, answer, [dict(value=x) for x in grids[method]]))
+    return rows + filtered(corpus, p)
+
 # %% ../../nbs/experiments/440_baselines.ipynb #c013
 READS = ('main', 'validation')
 SCORES = ('baselines',)
@@ -61,21 +79,9 @@ SCORES = ('baselines',)
 def run(
     p:Page, # grids
 ) -> dict:  # baselines: per-case scores, with the chosen value of each method and its validation Joint
-    "Choose constants on validation and score every baseline."
-    rows = []
-    grids = grids_of(p)
-    for name in p.domains:
-        corpus = get_corpus(p.s, name)
-        def alone(cases, corpus=corpus): return attribute_only(corpus, cases)
-        rows.append(p.score(corpus, dict(attribute_only=alone)))
-        for method, by_value in tunable(corpus, p.s).items():
-            if method in LISTS:
-                rows.append(score_lists(p, corpus, method, by_value, grids[method]))
-                continue
-            def answer(cases, value, by_value=by_value): return by_value(cases, value)
-            rows.append(p.score_chosen(corpus, method, answer, [dict(value=x) for x in grids[method]]))
-        rows += filtered(corpus, p)
-    return dict(baselines=pd.concat(rows, ignore_index=True))
+    "Score every baseline of every domain."
+    rows = [score_domain(p, name, grids_of(p)) for name in p.domains]
+    return dict(baselines=pd.concat(sum(rows, []), ignore_index=True))
 
 # %% ../../nbs/experiments/440_baselines.ipynb #c018
 _TUNED = [x for x in BASELINES if x != 'probe' and not BASELINES[x].oracle]

@@ -2,8 +2,8 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'RUNS', 'COLUMNS', 'CLAIMED', 'richer', 'longer', 'redrawn', 'make_fewer', 'runs_of',
-           'seen_patterns', 'run', 'beside', 'item_gap', 'table', 'plot_seen_patterns', 'plot', 'claims', 'seen_reason',
-           'reasons']
+           'seen_patterns', 'score_runs', 'run', 'beside', 'item_gap', 'table', 'plot_seen_patterns', 'plot', 'claims',
+           'seen_reason', 'reasons']
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c004
 import matplotlib.pyplot as plt
@@ -34,8 +34,8 @@ def make_fewer(
     path,   # of the result
 ):
     "An off-policy round on as many cases of fewer patterns."
-    sft, corpus = get_model(s, 'sft', domain), get_corpus(s, domain)
-    save_run(path, prefer_fewer(sft, corpus, preference_settings(s), get_pool(s, domain)))
+    sft, pool = get_model(s, 'sft', domain), get_pool(s, domain)
+    save_run(path, prefer_fewer(sft, get_corpus(s, domain), preference_settings(s), pool))
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c010
 READS = ('main', 'validation', 'seeds', 'filter')
@@ -63,21 +63,28 @@ def seen_patterns(
     if stage == 'fewer': pool = of_fewer(pool, pattern_stream(preference_settings(s), domain))
     return np.unique(pool.cases.pattern)
 
+# %% ../../nbs/experiments/475_labelled.ipynb #c012a
+def score_runs(
+    p:Page, # the run
+    name,   # domain
+) -> list:  # of per-case scores, a frame for each of `runs_of`
+    "Make the runs of one domain, and score them."
+    histories = {method: get_history(s, name, stage) for method, (s, stage) in runs_of(p.s).items()}
+    corpus, rows = get_corpus(p.s, name), []
+    for method, (s, stage) in runs_of(p.s).items():
+        chosen = histories[method][histories[method].chosen].iloc[0]
+        found = p.score(corpus, {method: get_model(s, stage, name)})
+        drawn = found.pattern.isin(seen_patterns(s, stage, name))
+        rows.append(found.assign(drawn=drawn, step=chosen.step, kept=chosen.kept))
+    return rows
+
 # %% ../../nbs/experiments/475_labelled.ipynb #c012
 def run(
     p:Page, # the run
 ) -> dict: # labelled: per-case scores; methods as in `runs_of`
     "Score the rounds on fewer patterns, more steps and more cases."
-    rows = []
-    for name in p.domains:
-        corpus = get_corpus(p.s, name)
-        for method, (s, stage) in runs_of(p.s).items():
-            history = get_history(s, name, stage)
-            chosen = history[history.chosen].iloc[0]
-            found = p.score(corpus, {method: get_model(s, stage, name)})
-            drawn = found.pattern.isin(seen_patterns(s, stage, name))
-            rows.append(found.assign(drawn=drawn, step=chosen.step, kept=chosen.kept))
-    return dict(labelled=pd.concat(rows, ignore_index=True))
+    rows = [score_runs(p, name) for name in p.domains]
+    return dict(labelled=pd.concat(sum(rows, []), ignore_index=True))
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c015
 COLUMNS = ('sft', *RUNS)

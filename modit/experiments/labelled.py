@@ -70,7 +70,8 @@ def score_runs(
 ) -> list:  # of per-case scores, a frame for each of `runs_of`
     "Make the runs of one domain, and score them."
     histories = {method: get_history(s, name, stage) for method, (s, stage) in runs_of(p.s).items()}
-    corpus, rows = get_corpus(p.s, name), []
+    corpus = get_corpus(p.s, name)
+    rows = []
     for method, (s, stage) in runs_of(p.s).items():
         chosen = histories[method][histories[method].chosen].iloc[0]
         found = p.score(corpus, {method: get_model(s, stage, name)})

@@ -51,7 +51,8 @@ def score_domain(
     "Make the models of one domain, and score them in every way."
     stages = dict(sft='sft', hppo=best, hppo_all='hppo_all')
     models = {policy: get_model(p.s, stage, name) for policy, stage in stages.items()}
-    corpus, rows = get_corpus(p.s, name), [] # after training, which reads the items itself
+    corpus = get_corpus(p.s, name) # after training, which reads the items itself
+    rows = []
     for policy, model in models.items():
         answer = steered_policy(model, corpus, p.s)
         usual = partial(answer, **asked(p.s.guidance_scale))

@@ -21,7 +21,7 @@ export MALLOC_TRIM_THRESHOLD_ := 1073741824
 export MALLOC_TOP_PAD_ := 67108864
 # Jupyter kernels of other installations stay out.
 unexport JUPYTER_PATH
-# The processor, not the environment, chooses kernels: with other ones an item may fall into another pattern.
+# The processor, not the environment, chooses kernels: with other ones a few scores differ in their last digit.
 unexport OPENBLAS_CORETYPE
 
 .DEFAULT_GOAL := help

@@ -106,7 +106,7 @@ def pattern_direction(
     "Oracle: the average moved from the pattern's other items to its positives."
     names, at = np.unique(cases.pattern, return_inverse=True)
     def class_means(attribute):
-        chosen = [(corpus.pattern == c) & (corpus.attribute == attribute) for c in names]
+        chosen = ((corpus.pattern == c) & (corpus.attribute == attribute) for c in names) # one at a time
         return np.stack([corpus.items[rows].mean(0) for rows in chosen])
     direction = normalize(class_means(True) - class_means(False))
     return normalize(average_pool(corpus, cases) + eta*direction[at]).astype(np.float32)

@@ -45,7 +45,11 @@ GRID = (
     (1., 1., 1., .5, 2e-4, 5),  # one thing moved
     (3., 3., 1., .5, 2e-4, 5),
     (3., 1., 1., .5, 2e-4, 0),
-    (3., 1., 1., .5, 2e-4, 5, 'train'))
+    (3., 1., 1., .5, 2e-4, 5, 'train'),
+    (1., 1., 4., .1, 2e-4, 5),  # plain score, as strong as a guided one
+    (1., 1., 4., .5, 2e-4, 5),
+    (1., 1., 16., .5, 2e-4, 5),
+    (1., 1., 16., 2., 2e-4, 5))
 
 # %% ../../nbs/experiments/325_loss.ipynb #l009
 def own_values(s:Settings) -> dict: return {k: getattr(s, k) for k in KEYS} # those of `settings.ini`

@@ -38,7 +38,7 @@ def sample_cases(
     n:int,      # number of cases
     s:Settings, # seed, and the numbers of cases of the protocols
 ):              # Cases
-    """Cluster-stratified cases of a split; a longer list begins with the shorter one.
+    """Cluster-stratified cases of a split; up to the longest protocol, a longer list begins with the shorter.
 
     >>> cases = modit.sample_cases(corpus, 'item', 40, s)
     >>> cases.prefix.shape # seeds of each case

@@ -101,6 +101,12 @@ def step_modulations(
     return modulations
 
 # %% ../nbs/090_flow.ipynb #c026
+def _after(valid): # (B, m) bool -> (B, 1), the place behind the seeds
+    n = valid.sum(1, keepdim=True)
+    if not (valid == (torch.arange(valid.shape[1], device=valid.device) < n)).all():
+        raise ValueError('valid: an item that is hidden stands before a seed; put padding behind the seeds')
+    return n
+
 @torch.no_grad()
 def generate(
     model,             # a MODiT
@@ -109,14 +115,14 @@ def generate(
     scale=1.,          # guidance scale, or one for each sample (T,)
     steps=8,           # integration steps
     sampler='euler',   # euler or expmap
-    valid=None,        # (B, m) bool condition mask
+    valid=None,        # (B, m) bool condition mask; seeds first, padding behind them
     modulations=None,       # from `step_modulations`, with the same number of steps
 ):                     # (B, T, d) generated queries, unit length
     "Integrate the flow from noise to queries; the condition is encoded once (sec. Inference)."
     B, T, _ = noise.shape
     scale = torch.as_tensor(scale, dtype=noise.dtype, device=noise.device).expand(T)
     position = torch.full((T,), items.shape[1], device=noise.device)
-    if valid is not None: position = valid.sum(1, keepdim=True).expand(B, T)
+    if valid is not None: position = _after(valid).expand(B, T)
     cache = model.prefill(items, valid)
     z = noise
     for i, modulation in enumerate(modulations or [(None, None)]*steps):

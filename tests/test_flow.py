@@ -47,6 +47,8 @@ def test_short_condition_equals_padded(sampler):
     short = generate(model, items[:, :4], noise, 2., sampler=sampler)
     padded = generate(model, items, noise, 2., sampler=sampler, valid=valid)
     assert torch.allclose(short, padded, atol=1e-5)
+    with pytest.raises(ValueError, match='padding behind the seeds'):
+        generate(model, items, noise, 2., sampler=sampler, valid=valid.flip(1))
 
 
 def test_losses_of_targets_are_separate():

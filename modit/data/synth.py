@@ -184,7 +184,7 @@ def raw_sequences(
 ) -> np.ndarray: # (n, length, d) float32
     "Raw sessions of new patterns, each session along its own axis, in no metric order."
     c, (S, d) = session_constants(), world.super_centres.shape
-    visit = np.cumsum(rng.random((n, length)) < hop, axis=1)[..., None]
+    visit = np.cumsum(rng.random((n, length)) < hop, axis=1).clip(max=length - 1)[..., None]
     own = np.take_along_axis(normalize(rng.standard_normal((n, length, d))), visit, 1)
     level = np.take_along_axis(rng.standard_normal((n, length, 1)), visit, 1)
     axis = normalize(rng.standard_normal((n, 1, d)))

@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'SHORT', 'LONG', 'RIVALS', 'best_of', 'offered', 'compared', 'score_models', 'run',
-           'scored', 'table', 'plot', 'relative_gain', 'headroom', 'claims']
+           'scored', 'table', 'plot', 'claims']
 
 # %% ../../nbs/experiments/370_best_of_n.ipynb #c004
 import numpy as np
@@ -10,12 +10,11 @@ import pandas as pd
 
 from ..candidates import fan_candidates, static_candidates
 from ..evaluation import CASE_COLUMNS, protocol_counts, sample_cases, score_cases, serve
-from .lib.evidence import RANGES
+from .lib.evidence import RANGES, relative_gains
 from ..run.pipeline import get_corpus, get_model
 from ..report.looks import look
 from ..report.report import Table, best_variants, by_method
-from ..settings import Settings, require
-from ..report.stats import cluster_interval, paired_bootstrap
+from ..settings import require
 from ..report.ledger import judge, range_claim
 from ..report.verdicts import contrast, contrasts, split_panels
 from ..run.page import Page
@@ -123,28 +122,6 @@ def plot(
     marks = {rival: look(rival) for rival in RIVALS}
     return {'fig-bon': split_panels(rows, p.domains, p.splits, ylabel, marks)}
 
-# %% ../../nbs/experiments/370_best_of_n.ipynb #c024
-def relative_gain(
-    cell, # scores of one domain and split
-    s:Settings, # resamples
-) -> dict: # estimate, low, high, n
-    "Relative gain of the oracle over HPPO's candidates above its served query."
-    ordered = cell.sort_values('case')
-    top, served = (ordered[ordered.method == m].joint.values for m in ('hppo_oracle', 'hppo_single'))
-    patterns = ordered[ordered.method == 'hppo_single'].pattern.values
-    if cell.split.iloc[0] == 'item': i = paired_bootstrap(top, served, resamples=s.resamples)
-    else: i = cluster_interval(top, served, patterns)
-    return {k: getattr(i, k)/served.mean() for k in ('estimate', 'low', 'high')} | dict(n=i.n)
-
-# %% ../../nbs/experiments/370_best_of_n.ipynb #c026
-def headroom(
-    cases, # scores of `run`
-    s:Settings, # of the run
-) -> pd.DataFrame: # domain, split, estimate, low, high, n
-    "The relative gain in every cell."
-    cells = cases.groupby(['domain', 'split'])
-    return pd.DataFrame([dict(domain=d, split=split, **relative_gain(cell, s)) for (d, split), cell in cells])
-
 # %% ../../nbs/experiments/370_best_of_n.ipynb #c029
 def claims(
     scores, # of `run`
@@ -153,6 +130,6 @@ def claims(
     "C18 and C19 over D1 to D3; left out where fewer candidates are compared."
     d13 = scores['best_of_n'].query('domain != "D4"')
     if not len(d13) or compared(p) < offered(p): return []
-    found = headroom(d13, p.s)
+    found = relative_gains(d13, 'hppo_oracle', 'hppo_single')
     return [judge('C18', contrast(d13, 'hppo_single', 'sft_oracle', p.s)),
             judge('C19', range_claim(found, *RANGES['C19']))]

@@ -14,10 +14,8 @@ from ..evaluation import average_pool, sample_cases, serve
 from ..data.folder import find_folder
 from ..data.icons import ALL, ICONS, draw, read_icons, why_no_icons
 from ..run.pipeline import get_corpus, get_domain, get_model
-from ..report.looks import BLACK, DARK, GREEN, GREY, ORANGE, Look
-from ..report.report import Table
-from ..report.looks import legend_of, look, whisker
-from ..report.report import beside_rivals, best_variants
+from ..report.looks import BLACK, DARK, GREEN, GREY, ORANGE, Look, legend_of, look, whisker
+from ..report.report import Table, beside_rivals, best_variants
 from ..retrieval import search
 from ..settings import Settings, require
 from ..report.verdicts import contrasts

@@ -2,21 +2,19 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'ORDERS', 'run', 'columns', 'light', 'single_domain_stages', 'table', 'pairs_of', 'plot',
-           'relative_gain', 'above', 'claims', 'reasons']
+           'above', 'claims', 'reasons']
 
 # %% ../../nbs/experiments/330_order.ipynb #c004
 import pandas as pd
 
 from ..evaluation import protocol_counts
-from .lib.evidence import RANGES, above as higher, missing, shares
+from .lib.evidence import RANGES, above as higher, missing, relative_gains, shares
 from ..run.pipeline import get_corpus, get_model
 from ..report.looks import look
 from ..report.report import Table, by_method
 from ..settings import Settings, override
-from ..report.stats import paired_bootstrap
-from ..report.ledger import judge, range_claim
+from ..report.ledger import judge, range_claim, weakest_in_each_cell
 from ..report.verdicts import contrast, contrasts, paired, split_panels
-from ..report.ledger import weakest_in_each_cell
 from ..run.page import Page
 
 # %% ../../nbs/experiments/330_order.ipynb #c007
@@ -96,21 +94,6 @@ def plot(
     marks = {other: look(other) for _, other in pairs}
     return {'fig-order': split_panels(rows, p.domains, p.splits, ylabel, marks, by='b')}
 
-# %% ../../nbs/experiments/330_order.ipynb #c028
-def relative_gain(
-    cases, # scores of `run`
-    p:Page, # the run
-) -> pd.DataFrame: # domain, split, estimate, low, high, n
-    "Relative gain in Joint of single-domain SFT over the pretrained model, item split."
-    rows = []
-    for name, cell in cases[cases.split == 'item'].groupby('domain'):
-        ordered = cell.sort_values('case')
-        after, before = (ordered[ordered.method == m].joint.values for m in ('ascending', 'pretrained'))
-        i = paired_bootstrap(after, before, resamples=p.s.resamples)
-        ends = {k: getattr(i, k)/before.mean() for k in ('estimate', 'low', 'high')}
-        rows.append(dict(domain=name, split='item', **ends, n=i.n))
-    return pd.DataFrame(rows)
-
 # %% ../../nbs/experiments/330_order.ipynb #c030
 def above(
     cases,   # scores of `run`
@@ -131,7 +114,7 @@ def claims(
     if 'ascending' not in p.orders: return found
     found.append(judge('C10', above(cases, ('pretrained', 'cpt'), p.s)))
     if 'item' not in p.splits: return found
-    gain = relative_gain(cases, p)
+    gain = relative_gains(cases.query('split == "item"'), 'ascending', 'pretrained')
     return [*found, judge('C33', range_claim(gain, *RANGES['C33']))]
 
 # %% ../../nbs/experiments/330_order.ipynb #r033
@@ -141,8 +124,9 @@ def reasons(
 ) -> dict:  # claim -> fields
     "C33: a small denominator, where it misses."
     if 'item' not in p.splits: return {}
-    found = range_claim(relative_gain(scores['order'], p), *RANGES['C33'])
-    rows = paired(scores['order'].query('split == "item"'), 'ascending', 'pretrained')
+    items = scores['order'].query('split == "item"')
+    found = range_claim(relative_gains(items, 'ascending', 'pretrained'), *RANGES['C33'])
+    rows = paired(items, 'ascending', 'pretrained')
     rows = rows.assign(gain=rows.a - rows.b, cases=1)
     base, gain = (shares(rows, column, 'cases') for column in ('b', 'gain'))
     lost = base.index.isin(missing(found).domain)

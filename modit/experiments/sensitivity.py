@@ -16,9 +16,8 @@ from ..run.pipeline import get_corpus, get_history, get_model
 from ..report.looks import BLACK, Look, look
 from ..report.report import Table, by_method
 from ..settings import Settings, override
-from ..report.ledger import judge, threshold_claim
+from ..report.ledger import judge, threshold_claim, weakest_in_each_cell
 from ..report.verdicts import contrast, contrasts, split_panels
-from ..report.ledger import weakest_in_each_cell
 
 # %% ../../nbs/experiments/400_sensitivity.ipynb #c007
 READS = ()

@@ -14,9 +14,8 @@ import pandas as pd
 from ..baselines import check_shares, steered_policy
 from .lib.panels import verdicts_of
 from ..run.pipeline import get_corpus, get_model
-from ..report.looks import VERDICTS, legend_of, look
+from ..report.looks import VERDICTS, legend_of, look, whisker
 from ..report.report import Table, beside_rivals, best_variants, by_method
-from ..report.looks import whisker
 from ..report.ledger import judge, weakest_in_each_cell
 from ..report.verdicts import contrast
 from ..run.page import Page

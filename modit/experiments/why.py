@@ -10,9 +10,9 @@ from importlib import import_module
 
 import pandas as pd
 
-from .lib.evidence import chance, differs, gaps, like_the_others, missing, mostly
 from .lib.beside import beside_main, both_worlds, ledger_elsewhere, second_scores
-from .lib.evidence import sentences, shares, unseen
+from .lib.evidence import (
+    chance, differs, gaps, like_the_others, missing, mostly, sentences, shares, unseen)
 from ..report.looks import CONFIRMED
 from ..report.report import with_hppo
 from ..report.ledger import because

@@ -142,6 +142,10 @@ def cluster_bootstrap(
     return found[0] if single else found
 
 # %% ../../nbs/report/190_stats.ipynb #c038
+def _student(mean, error, units, level): # low, high and p of Student's t over units
+    half = t.ppf((1 + level)/2, units - 1)*error
+    return mean - half, mean + half, 2*t.sf(abs(mean)/error, units - 1) if error else mean == 0
+
 def cluster_interval(
     a,          # (n,) per-case scores
     b,          # scores of the other method, or None for the marginal mean of a
@@ -155,8 +159,7 @@ def cluster_interval(
     if len(unit) < 2: raise ValueError(f'{len(unit)} patterns cannot tell how they differ; hold out more')
     mean, units = values.mean(), len(unit)
     error = np.sqrt(units/(units - 1)*np.square(np.bincount(group, values - mean)).sum())/len(values)
-    half, p = t.ppf((1 + level)/2, units - 1)*error, 2*t.sf(abs(mean)/error, units - 1) if error else mean == 0
-    return Interval(*map(float, (mean, mean - half, mean + half, p)), len(values), units)
+    return Interval(*map(float, (mean, *_student(mean, error, units, level))), len(values), units)
 
 # %% ../../nbs/report/190_stats.ipynb #c042
 def jackknife_interval(
@@ -169,8 +172,7 @@ def jackknife_interval(
     units = len(without)
     if units < 2: raise ValueError(f'{units} patterns cannot tell how they differ; hold out more')
     error = np.sqrt((units - 1)*np.var(without))
-    half, p = t.ppf((1 + level)/2, units - 1)*error, 2*t.sf(abs(estimate)/error, units - 1) if error else estimate == 0
-    return Interval(*map(float, (estimate, estimate - half, estimate + half, p)), n, units)
+    return Interval(*map(float, (estimate, *_student(estimate, error, units, level))), n, units)
 
 # %% ../../nbs/report/190_stats.ipynb #5e1c7a01
 def ratio_interval(

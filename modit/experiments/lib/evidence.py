@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['RANGES', 'ENOUGH', 'in_words', 'sentences', 'gaps', 'mostly', 'missing', 'differs', 'chance', 'paper_gap', 'unseen',
-           'like_the_others', 'shares', 'above']
+           'like_the_others', 'shares', 'above', 'relative_gains']
 
 # %% ../../../nbs/experiments/lib/244_evidence.ipynb #v003
 from dataclasses import asdict
@@ -150,3 +150,15 @@ def above(
 ) -> pd.Series:     # boolean, by domain
     "Where the first share is significantly higher."
     return a.estimate - b.estimate > np.hypot((a.high - a.low)/2, (b.high - b.low)/2)
+
+# %% ../../../nbs/experiments/lib/244_evidence.ipynb #v029
+def relative_gains(
+    cases,        # per-case scores of both methods
+    a:str, b:str, # methods
+) -> pd.DataFrame: # domain, split, estimate, low, high, n
+    "Mean Joint of a minus that of b, divided by that of b, in every cell, with intervals over patterns."
+    found = []
+    for (domain, split), rows in paired(cases, a, b).groupby(['domain', 'split']):
+        x = ratio_interval(rows.a - rows.b, rows.b, rows.pattern)
+        found.append(dict(domain=domain, split=split, estimate=x.estimate, low=x.low, high=x.high, n=x.n))
+    return pd.DataFrame(found)

@@ -100,13 +100,14 @@ def step_modulations(
         modulations.append([list(each.modulation(t)) for each in (model, guide_of(model))])
     return modulations
 
-# %% ../nbs/090_flow.ipynb #c026
+# %% ../nbs/090_flow.ipynb #c026h
 def _after(valid): # (B, m) bool -> (B, 1), the place behind the seeds
     n = valid.sum(1, keepdim=True)
     if not (valid == (torch.arange(valid.shape[1], device=valid.device) < n)).all():
         raise ValueError('valid: an item that is hidden stands before a seed; put padding behind the seeds')
     return n
 
+# %% ../nbs/090_flow.ipynb #c026
 @torch.no_grad()
 def generate(
     model,             # a MODiT

@@ -12,7 +12,7 @@ from conftest import ROOT, environment
 from modit.data.folder import write_folder
 from modit.data.synth import make_domain, make_world
 from modit.evaluation import sample_cases
-from modit.ordering import prepare_corpus
+from modit.ordering import prepare_corpus, trained_patterns
 from modit.run.pipeline import get_corpus
 from modit.serving import rivals
 from modit.serving.card import held_out_words, seen_words, table_notes
@@ -123,7 +123,7 @@ def test_the_chosen_move_is_the_best_on_offer(corpus):
         joint = rivals.joint_of_moves(corpus, cases, rivals.parts_of(corpus, cases, s), offers, s.k).mean(0)
         row = chosen['untrained'][split]
         assert row['joint'] == round(joint.max(), 6) and row['patterns'] == len(set(cases.pattern))
-        trained = np.isin(cases.pattern, rivals.trained_patterns(corpus, s))
+        trained = np.isin(cases.pattern, trained_patterns(corpus, s))
         assert trained.all() if split == 'item' else not trained.any()
 
 
@@ -328,7 +328,7 @@ def test_fit_says_before_and_after_whether_training_pays(shoes, tmp_path, capsys
     assert any(line.startswith('shoes: kinds held out: 1 for tests') for line in lines[:begins[0]])
     s = settings_of(shoes, 'smoke', **TINY)
     kinds = rivals.validation_cases(get_corpus(s, 'shoes'), s)['item'].pattern # here all are new
-    new = set(kinds) - set(rivals.trained_patterns(get_corpus(s, 'shoes'), s))
+    new = set(kinds) - set(trained_patterns(get_corpus(s, 'shoes'), s))
     assert new == set(kinds) and f'({len(kinds)} cases of {len(new)} new pattern' in lines[before[0]]
     after = [line for line in lines if line.startswith('shoes: On kinds seen in training')]
     assert len(after) == 1 and after[0].removeprefix('shoes: ') in model.card

@@ -21,7 +21,9 @@ from ..preference import implicit_scores
 from ..model import init_zero_layers, new_model
 from ..report.report import Table, figures_dir, kernels, write_table
 from ..retrieval import VectorIndex
-from ..serving.retriever import Retriever, make_catalogue, settings_alone
+from ..serving.bundle import settings_alone
+from ..serving.catalogue import make_catalogue
+from ..serving.retriever import Retriever
 from ..settings import Settings, load_settings
 from ..sphere import normalize, sample_sphere
 from ..report.stats import bootstrap_contrasts, resample_counts

@@ -205,7 +205,7 @@ def own_domain(
     domain = read_folder(s.of('folders', name), scorer is not None, rows)
     (n, dim), expected = domain.items.shape, (s.of('items', name), s.dim)
     fit = f'{name}: {n} items of dimension {dim}, and settings for {expected[0]} of {expected[1]}'
-    require((n, dim) == expected, f'{fit}; take settings_of (page fit)')
+    require((n, dim) == expected, f'{fit}; take settings_of (page proposal)')
     return replace(domain, scorer=scorer)
 
 # %% ../../nbs/data/038_scorer.ipynb #c040

@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'SHORT', 'LONG', 'RIVALS', 'best_of', 'offered', 'compared', 'score_models', 'run',
-           'scored', 'table', 'plot', 'claims']
+           'table', 'plot', 'claims']
 
 # %% ../../nbs/experiments/370_best_of_n.ipynb #c004
 import numpy as np
@@ -13,7 +13,7 @@ from ..evaluation import CASE_COLUMNS, protocol_counts, sample_cases, score_case
 from .lib.evidence import RANGES, relative_gains
 from ..run.pipeline import get_corpus, get_model
 from ..report.looks import look
-from ..report.report import Table, best_variants, by_method
+from ..report.report import Table, best_variants, by_method, scored
 from ..settings import require
 from ..report.ledger import judge, range_claim
 from ..report.verdicts import contrast, contrasts, split_panels
@@ -93,15 +93,13 @@ SHORT = ('sft_oracle', 'hppo_single', 'hppo_oracle')
 LONG = ('sft_static_oracle', 'sft_oracle', 'hppo_single', 'hppo_static_oracle', 'hppo_policy_oracle',
         'hppo_oracle')
 
-def scored(cases, methods): return tuple(m for m in methods if (cases.method == m).any())
-
 def table(
     scores, # of `run`
     p:Page, # the run
 ) -> dict:  # label -> Table
     "Served queries beside oracles over the candidates (tab:bon, tab:appbon)."
     cases = scores['best_of_n']
-    short, long = scored(cases, SHORT), scored(cases, LONG)
+    short, long = scored(SHORT, cases), scored(LONG, cases)
     number = {4: 'four', 8: 'eight'}.get(compared(p), compared(p))
     caption = (f'Joint (percent): oracle over {number} SFT candidates, the query HPPO serves, '
                f'oracle over {number} HPPO candidates.')

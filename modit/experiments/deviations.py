@@ -8,6 +8,7 @@ __all__ = ['READS', 'SCORES', 'STATUSES', 'BRANCHES', 'HEADINGS', 'ABOUT', 'run'
 # %% ../../nbs/experiments/305_deviations.ipynb #c004
 import os
 from dataclasses import asdict
+from math import ceil
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from ..settings import PER_DOMAIN, Settings, load_settings, repo_root
 from ..store import atomic_write
 from ..training import learning_rate
 from ..run.page import Page
+from ..serving.card import markdown_table
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c007
 READS = ('data', 'main', 'validation', 'fan_moves', 'density')
@@ -60,7 +62,9 @@ def of_settings(
     plain = {k: v for k, v in asdict(s).items() if k not in ('domains', 'folders', 'scorers')}
     own = {k: listed(v, ', ') if isinstance(v, tuple) else v for k, v in plain.items()}
     for k in PER_DOMAIN: own[k] = listed([s.of(k, d) for d in domains])
+    lead = ceil(round(s.margin*s.k, 6)) # neighbours: a reward is a multiple of 1/K
     return own | of_schedule(s, domains) | dict(
+        lead=lead, lead_acts=lead/s.k, reward_step=1/s.k, rival_cases=3*s.valid_cases,
         names=' / '.join(domains), tail=s.seq_len - s.prefix_len, weight_ratio=s.tail_weight/s.beta,
         low_scale=min(s.guidance_scales), high_scale=max(s.guidance_scales),
         branch_stages=BRANCHES[s.guidance_branch])
@@ -148,10 +152,8 @@ def as_markdown(
     columns, # those to show
 ) -> str:
     "A table in Markdown."
-    def line(cells): return '| ' + ' | '.join(str(c).replace('|', '/') for c in cells) + ' |'
-    names = ['the paper' if c == 'paper' else c for c in columns]
-    body = [line(r) for r in rows[list(columns)].itertuples(index=False)]
-    return '\n'.join([line(names), '|' + ' --- |'*len(names), *body])
+    shown = rows[list(columns)].rename(columns=dict(paper='the paper'))
+    return markdown_table(shown.astype(str).replace(r'\|', '/', regex=True))
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c046
 def table(

@@ -17,7 +17,6 @@ from scipy.stats import t
 from ..baselines import along_own, own_directions, steer
 from ..data.synth import domain_constants
 from ..evaluation import average_pool, sample_cases, score_cases
-from .lib.evidence import chance, missing, unseen
 from .lib.panels import SPLIT_LOOKS, panels
 from .lib.small_worlds import after, kept, paid_by, preferred, scores_path, small, supervised
 from ..report.ledger import judge
@@ -258,14 +257,11 @@ def reasons(
     scores, # of `run`
     p:Page, # the run
 ) -> dict:  # claim -> fields
-    "B17, B18, B20, B22: relative gains, rewards without noise, power, and who loses in more dimensions."
+    "B17, B18 and B22: relative gains, rewards without noise, and who loses in more dimensions."
     joint = scores['dials'].query('split == "item"').pivot_table('joint', ['dial', 'value'], 'method')
     gain = joint.hppo - joint.sft
     noisy = gain.loc['neighbours'].drop(np.inf)
     wide = joint.loc['dimensions'].sort_index().pipe(lambda x: x.iloc[-1] - x.iloc[0])
-    pockets = missing(next(x['rows'] for x in asked(scores) if x['id'] == 'B20'))
-    seen = chance(pockets, .01)
     return dict(B17=dict(shares=(gain/joint.sft).loc['cosine'].to_numpy()),
                 B18=dict(free=gain.loc['neighbours', np.inf], noisy=noisy.to_numpy()),
-                B20=dict(explained=unseen(pockets, seen), rise=pockets.estimate.to_numpy(), seen=seen),
                 B22=dict(sft=wide.sft, moved=wide.average_own))

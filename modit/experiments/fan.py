@@ -5,12 +5,12 @@ __all__ = ['READS', 'SCORES', 'LOOKS', 'WAYS', 'GUIDES', 'ROUND', 'FAMILIES', 'p
            'pair_facts', 'pairs', 'make_steps', 'score_round', 'run', 'against_one', 'table', 'plot', 'claims']
 
 # %% ../../nbs/experiments/345_fan.ipynb #f004
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
 from ..baselines import own_direction
 from ..evaluation import average_pool, sample_cases, score_cases, serve, with_serving_scale
+from .lib.panels import panels
 from .lib.steps import AROUND, prefer_steps, with_steps
 from ..flow import guided_by
 from ..ordering import Cases, Corpus
@@ -195,16 +195,14 @@ def plot(
     "Places along the directions across the scales (fig:fan, ours)."
     rows = WAYS | dict(attr='Attr', same='Same')
     means = 100*scores['fan_moves'].groupby(['domain', 'guide', 'scale'])[[*rows]].mean()
-    fig, axes = plt.subplots(len(rows), len(p.domains), figsize=(7.5, 7.), sharex=True, squeeze=False)
-    for line, (column, words) in zip(axes, rows.items(), strict=True):
+    ylabels = [f'{words} (×100)' if column in WAYS else f'{words} (%)' for column, words in rows.items()]
+    fig, axes = panels(p.domains, ylabels, 7., 'guidance scale', sharex=True)
+    for line, column in zip(axes, rows, strict=True):
         for ax, name in zip(line, p.domains, strict=True):
             for guide in p.guides:
                 way = means.loc[name, guide][column]
                 ax.plot(way.index, way, **GUIDES[guide].style | dict(ls='-', lw=1, ms=3))
             ax.axvline(1, c='0.3', ls=':', lw=.8, zorder=0)
-        line[0].set_ylabel(f'{words} (×100)' if column in WAYS else f'{words} (%)')
-    for ax, name in zip(axes[0], p.domains, strict=True): ax.set_title(name)
-    for ax in axes[-1]: ax.set_xlabel('guidance scale')
     looks = legend_of(*(GUIDES[guide] for guide in p.guides))
     axes[0, -1].legend(handles=looks, loc='upper left', bbox_to_anchor=(1, 1), title='unconditional of')
     return {'fig-fan': fig}

@@ -8,15 +8,15 @@ __all__ = ['READS', 'SCORES', 'SPLIT_LOOKS', 'fan_rows', 'last_fan', 'all_fans',
 # %% ../../nbs/experiments/390_guidance.ipynb #c004
 from functools import partial
 
-import matplotlib.pyplot as plt
 import pandas as pd
 
-from ..index.audit import audit_labels
 from ..candidates import fan_candidates, label_pool
 from ..evaluation import serve
+from .lib.panels import legend_beside, panels
+from ..index.audit import audit_labels
 from ..ordering import training_cases
 from ..run.pipeline import get_corpus, get_model, get_rows, preference_settings
-from ..report.looks import BLACK, Look, legend_of, whisker
+from ..report.looks import BLACK, Look, whisker
 from ..report.report import Table, best_variants
 from ..settings import Settings, require
 from ..report.ledger import judge, threshold_claim, weakest_in_each_cell
@@ -127,7 +127,7 @@ def draw_rounds(
         shade = .75*(last - number)/max(last - 1, 1)
         label = 'after the last' if number == last else f'round {number}'
         ax.plot(r.scale, 100*r.joint, 'o-', ms=3.5, lw=1, c=str(shade), label=label)
-    ax.set(title=fans.domain.iloc[0], xlabel='guidance scale', xticks=sorted(fans.scale.unique()))
+    ax.set_xticks(sorted(fans.scale.unique()))
 
 # %% ../../nbs/experiments/390_guidance.ipynb #c023
 def by_round(
@@ -135,12 +135,11 @@ def by_round(
     p:Page, # the run
 ): # matplotlib Figure
     "The fan of every round, a panel a domain (fig:guidance)."
-    fig, axes = plt.subplots(1, len(p.domains), figsize=(7.5, 2.3), squeeze=False)
+    fig, axes = panels(p.domains, ['Joint of the fan (%)'], 2.3, 'guidance scale')
     fans = scores['guidance_rounds']
     for ax, name in zip(axes[0], p.domains, strict=True):
         draw_rounds(ax, fans[fans.domain == name])
         ax.axvline(p.s.guidance_scale, c='0.3', ls=':', lw=.8, zorder=0)
-    axes[0, 0].set_ylabel('Joint of the fan (%)')
     axes[0, -1].legend(loc='center left', bbox_to_anchor=(1, .5))
     return fig
 
@@ -154,19 +153,18 @@ def against_default(
     "Joint of HPPO at each scale minus that at the serving scale, with intervals (ours)."
     usual = p.s.guidance_scale
     cases = scores['guidance']
-    fig, axes = plt.subplots(1, len(p.domains), figsize=(7.5, 2.3), sharey=True, squeeze=False)
+    words = f'Joint of HPPO,\nminus scale {usual:g} (points)'
+    fig, axes = panels(p.domains, [words], 2.3, 'guidance scale', sharey=True)
     for scale in (x for x in grid(p) if x != usual):
         for r in contrast(cases, at('hppo', scale), at('hppo', usual), p.s).itertuples():
             ax = axes[0, p.domains.index(r.domain)]
             place = scale + .12*p.splits.index(r.split)
             whisker(ax, place, 100*r.estimate, 100*r.low, 100*r.high, SPLIT_LOOKS[r.split], markersize=4)
-    for ax, name in zip(axes[0], p.domains, strict=True):
+    for ax in axes[0]:
         ax.axhline(0, c='0.6', lw=.8, zorder=0)
         ax.axvline(usual, c='0.3', ls=':', lw=.8, zorder=0)
-        ax.set(title=name, xlabel='guidance scale', xticks=p.s.guidance_scales)
-    axes[0, 0].set_ylabel(f'Joint of HPPO,\nminus scale {usual:g} (points)')
-    handles = legend_of(*(SPLIT_LOOKS[split] for split in p.splits))
-    axes[0, -1].legend(handles=handles, loc='center left', bbox_to_anchor=(1, .5))
+        ax.set_xticks(p.s.guidance_scales)
+    legend_beside(axes, *(SPLIT_LOOKS[split] for split in p.splits))
     return fig
 
 # %% ../../nbs/experiments/390_guidance.ipynb #c027

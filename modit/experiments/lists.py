@@ -11,6 +11,7 @@ import pandas as pd
 
 from ..baselines import steer
 from ..evaluation import average_pool, sample_cases, serve
+from .lib.panels import panels
 from ..data.folder import find_folder
 from ..data.icons import ALL, ICONS, draw, read_icons, why_no_icons
 from ..run.pipeline import get_corpus, get_domain, get_model
@@ -150,13 +151,11 @@ def _draw_ranks(ax, ranks): # of one cell
 # %% ../../nbs/experiments/485_lists.ipynb #c024
 def _plot_ranks(ranks, p): # of `run`
     "Joint by rank, a panel a cell."
-    shape = dict(sharex=True, sharey='col', squeeze=False, figsize=(7.5, 1.5*len(p.splits) + .8))
-    fig, axes = plt.subplots(len(p.splits), len(p.domains), **shape)
+    ylabels = [f'{split} split\nJoint at the rank (%)' for split in p.splits]
+    fig, axes = panels(p.domains, ylabels, 1.5*len(p.splits) + .8, sharex=True, sharey='col')
     for row, split in zip(axes, p.splits, strict=True):
         for ax, name in zip(row, p.domains, strict=True):
             _draw_ranks(ax, ranks[(ranks.domain == name) & (ranks.split == split)])
-        row[0].set_ylabel(f'{split} split\nJoint at the rank (%)')
-    for ax, name in zip(axes[0], p.domains, strict=True): ax.set_title(name)
     fig.supxlabel('rank of the neighbour (mean of five ranks)', fontsize=8)
     handles = [plt.Line2D([], [], c=look(m).colour, marker='') for m in SHOWN]
     fig.legend(handles, [look(m).label for m in SHOWN], loc='outside upper center', ncols=len(SHOWN))

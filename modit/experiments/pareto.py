@@ -6,16 +6,16 @@ __all__ = ['READS', 'SCORES', 'MINE', 'MARKS', 'COURSE', 'MOST_PASSES', 'named',
            'against_start', 'draw_course', 'plot_course', 'plot', 'drift_of', 'drift_claims', 'claims']
 
 # %% ../../nbs/experiments/350_pareto.ipynb #c004
-import matplotlib.pyplot as plt
 import pandas as pd
 
+from .lib.panels import legend_beside, metric_panels, panels
 from ..variants import VARIANTS
 from ..run.pipeline import get_corpus, get_history, get_model
-from ..report.looks import BLACK, ORANGE, SKY, Look, legend_of, look
+from ..report.looks import BLACK, ORANGE, SKY, Look, look
 from ..report.report import Table, by_method, scored
 from ..settings import Settings, override, require
 from ..report.ledger import judge, weakest_in_each_cell
-from ..report.verdicts import contrast, contrasts, draw_differences
+from ..report.verdicts import contrast, contrasts
 from ..run.page import Page
 
 # %% ../../nbs/experiments/350_pareto.ipynb #c007
@@ -125,16 +125,10 @@ def plot_variants(
     p:Page, # the run
 ):         # matplotlib Figure
     "What each variant gains in Joint and pays in Same, against SFT."
-    marks, cols = {m: seen_as(m, p) for m in columns(cases, p)[1:]}, len(p.splits)
-    fig, axes = plt.subplots(2, cols, figsize=(7.5, 4.2), sharex=True, sharey='row', squeeze=False)
-    for line, column in zip(axes, ('joint', 'same'), strict=True):
-        rows = contrasts(cases, [(m, 'sft') for m in marks], p.s, column)
-        for ax, split in zip(line, p.splits, strict=True):
-            draw_differences(ax, rows[rows.split == split], p.domains, marks)
-        line[0].set_ylabel(f'{column.capitalize()}, against SFT\n(points)')
-    for ax, split in zip(axes[0], p.splits, strict=True): ax.set_title(f'{split} split')
-    axes[0, -1].legend(handles=legend_of(*marks.values()), loc='center left', bbox_to_anchor=(1, .5))
-    return fig
+    marks = {method: seen_as(method, p) for method in columns(cases, p)[1:]}
+    pairs = [(method, 'sft') for method in marks]
+    rows = pd.concat([contrasts(cases, pairs, p.s, column) for column in ('joint', 'same')])
+    return metric_panels(rows, p, marks, 'against SFT')
 
 # %% ../../nbs/experiments/350_pareto.ipynb #c035
 COURSE = dict(attr=Look('Attr', ORANGE, '^'), same=Look('Same', SKY, 's'), joint=Look('Joint', BLACK, 'o'))
@@ -167,17 +161,15 @@ def plot_course(
     p:Page, # the run
 ):         # matplotlib Figure
     "Change of Attr, Same and Joint against SFT with the preference steps (fig:drift)."
-    height, shape = .6 + 1.8*len(p.splits), (len(p.splits), len(p.domains))
     rows = against_start(cases, p.s)
-    fig, axes = plt.subplots(*shape, figsize=(7.5, height), sharex='col', sharey='row', squeeze=False)
+    ylabels = [f'{split} split,\nagainst SFT (points)' for split in p.splits]
+    height = .6 + 1.8*len(p.splits)
+    fig, axes = panels(p.domains, ylabels, height, 'preference steps', sharex='col', sharey='row')
     for line, split in zip(axes, p.splits, strict=True):
         for ax, name in zip(line, p.domains, strict=True):
             ax.axhline(0, c='0.6', lw=.8)
             draw_course(ax, rows[(rows.split == split) & (rows.domain == name)])
-        line[0].set_ylabel(f'{split} split,\nagainst SFT (points)')
-    for ax, name in zip(axes[0], p.domains, strict=True): ax.set_title(name)
-    for ax in axes[-1]: ax.set_xlabel('preference steps')
-    axes[0, -1].legend(handles=legend_of(*COURSE.values()), loc='center left', bbox_to_anchor=(1, .5))
+    legend_beside(axes, *COURSE.values())
     return fig
 
 # %% ../../nbs/experiments/350_pareto.ipynb #c039

@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 
 from ..evaluation import average_pool
-from .lib.few import of_few, train_few, trained_patterns
+from .lib.few import of_few, train_few
 from ..flow import guide_of, guided_by
+from ..ordering import trained_patterns
 from ..preference import is_guided
 from ..report.looks import BLACK, BLUE, GREY, ORANGE, Look, legend_of, look, whisker
 from ..report.report import Table

@@ -13,7 +13,7 @@ from ..baselines import probe_candidates
 from ..candidates import Pool, fan_candidates, static_candidates
 from ..evaluation import sample_cases, serve
 from .lib.evidence import RANGES, above, mostly, shares
-from .lib.rewards import bank_of_few, duplicated, local_reward
+from .lib.rewards import bank_reward, duplicated, local_reward
 from .lib.split_half import kept_by_depth, split_half_rows
 from ..pairs import margin_pairs, pareto_filter
 from ..report.report import Table, best_variants
@@ -49,7 +49,7 @@ def train_rewards(
     if corpus.name in CLAIMED:
         families['duplicates'] = get_pool(duplicated(p.s), corpus.name).only('policy').candidates[:n]
     rows = split_half_rows(corpus, few.cases, families, p.s).assign(split='train')
-    false = dict(bank=bank_of_few(corpus, pool, few, p.s), local=local_reward(few, corpus, p.s)[0])
+    false = dict(bank=bank_reward(pool, corpus, p.s, few)[0], local=local_reward(few, corpus, p.s)[0])
     paid = rows.family.isin(['static', 'policy'])
     false['reward'] = few.joint # the true one beside them
     return rows.assign(**{name: pd.Series(x.ravel(), rows.index[paid]) for name, x in false.items()})

@@ -17,11 +17,10 @@ from ..baselines import GRIDS, steer
 from ..data.folder import FACTS, problems, read_facts, read_folder
 from ..density import recall_density, validate_predictor
 from ..evaluation import average_pool, sample_cases, score_cases
-from ..ordering import centroid, prepare_corpus
+from ..ordering import centroid, prepare_corpus, trained_patterns
 from ..patterns import ROLES
 from .card import held_out_words, in_cases, in_patterns
 from .proposal import FEW, domain_name, propose, settings_of, write_facts
-from .rivals import trained_patterns
 from ..settings import Settings, require
 from ..store import named, stream
 

@@ -18,7 +18,7 @@ import pandas as pd
 from ..data.folder import find_folder
 from ..evaluation import sample_cases
 from ..metrics import score_queries
-from ..ordering import centroid
+from ..ordering import centroid, trained_patterns
 from ..retrieval import search
 from ..run.pipeline import get_corpus, get_domain, make_stage, one_at_a_time
 from ..run.stages import check_stage, stage_path
@@ -28,7 +28,7 @@ from .card import (held_out_words, in_cases, metrics_of, metrics_table, model_ca
 from .proposal import FEW, settings_of
 from .retriever import Retriever, stored_retriever
 from .rivals import (choose_depth, choose_moves, classifier_scores, forecast_rows, moved,
-                                  only_moves, parts_of, reranked, trained_patterns, validation_cases)
+                                  only_moves, parts_of, reranked, validation_cases)
 from .shape import split_options
 from ..settings import override, require
 from ..store import fingerprint, runs_dir

@@ -19,7 +19,7 @@ from fastcore.basics import patch
 from ..evaluation import case_noise, queries_in_blocks
 from ..flow import step_modulations
 from ..model import MODiT
-from ..ordering import order_sequences
+from ..ordering import order_sequences, trained_patterns
 from ..patterns import nearest_centroid
 from ..retrieval import check_embeddings
 from ..run.pipeline import get_corpus, get_domain, get_model
@@ -30,7 +30,7 @@ from .catalogue import Catalogue, items_key, make_catalogue, read_items
 from .forecast import list_forecast
 from .proposal import settings_of
 from .shape import number_in, query_parts, score_parts, shaped_list, split_options, with_feedback
-from .rivals import only_moves, served_facts, trained_patterns
+from .rivals import only_moves, served_facts
 from .where import known
 from ..settings import Settings, require
 from ..sphere import normalize

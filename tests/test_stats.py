@@ -19,7 +19,7 @@ def scores():
 
 def test_interval_agrees_with_scipy(scores):
     a, b, _ = scores
-    ours = paired_bootstrap(b, a, resamples=20_000, rng=stream(0, 'ours'))
+    ours = paired_bootstrap(b, a, resample_counts(len(a), 20_000, stream(0, 'ours')))
     theirs = stats.bootstrap((b - a,), np.mean, n_resamples=20_000, method='percentile',
                              rng=stream(0, 'theirs'), batch=1000).confidence_interval
     width = ours.high - ours.low

@@ -59,8 +59,8 @@ def _run(
     given = read_json('--parameters', parameters)
     own = ', '.join(x for x in ('name', 'profile', 'fresh') if x in given)
     require(not own, f'--parameters must not contain {own}; use the argument name, --profile or --fresh')
-    from modit.run.redraw import lacking
-    first = ', '.join(lacking(profile, name)) if fresh and not given else ''
+    from modit.run.redraw import pages_lacking
+    first = ', '.join(pages_lacking(profile, name)) if fresh and not given else ''
     if first: print(f'{name} reads scores that are missing; run first: {first}', flush=True)
     print(run_notebook(name, profile, fresh, **given))
 
@@ -92,9 +92,8 @@ def _stage(
     asked = shards is not None or shard is not None
     require(not asked or stage == 'pool', f'stage {stage} has no shards; omit --shards and --shard')
     require(not asked or shards is not None, '--shard needs the number of shards; give --shards as well')
-    from modit.variants import VARIANTS
-    main = [name for name, variant in VARIANTS.items() if variant.page == 'main']
-    stages = main if stage == 'hppo' else [stage]
+    from modit.variants import variants_of
+    stages = variants_of('main') if stage == 'hppo' else [stage]
     from modit.run.shards import shard_numbers, shard_slices
     if asked: shard_numbers(len(shard_slices(s.hppo_cases, shards)), shard)
     from modit.run.pipeline import make_shard, make_stage

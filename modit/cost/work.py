@@ -22,7 +22,7 @@ from ..model import new_model
 from ..patterns import KMEANS_NUMBERS
 from ..settings import Settings, require
 from ..store import named
-from ..variants import VARIANTS, resolve
+from ..variants import VARIANTS, resolve, variants_of
 
 # %% ../../nbs/cost/266_work.ipynb #c006
 def forward_flops(s, *tokens, **how): return named(s.backbone).flops(s, *tokens, **how) # of one sequence
@@ -163,8 +163,7 @@ def _shared_work(s): # pretraining and continuation
 
 # %% ../../nbs/cost/266_work.ipynb #c042
 def _variants_of(s): # that are run
-    main = [v for v in VARIANTS.values() if v.page == 'main']
-    return [VARIANTS['adaptive']] if s.folders else main
+    return [VARIANTS[name] for name in (['adaptive'] if s.folders else variants_of('main'))]
 
 def main_runs(
     s:Settings, # of a profile, or for folders

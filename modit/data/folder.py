@@ -228,7 +228,7 @@ def read_folder(
     "A domain read from your own folder; raises `ValueError` if the folder has any problem."
     parts, lines = _inspect(path, scored=scored)
     more = f' (and {len(lines) - 1} more: modit check {path})' if len(lines) > 1 else ''
-    require(not lines, f'{path}: {"".join(lines[:1])}{more}')
+    if lines: raise ValueError(f'{path}: {lines[0]}{more}')
     table = parts['table']
     values, _ = to_numbers(table.attribute)
     attribute = is_positive(values, parts['facts'].get('threshold'))

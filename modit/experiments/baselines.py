@@ -99,10 +99,7 @@ OTHERS = ('average', 'ridge_map', 'hppo', *ALTERNATIVES) # the last of them uses
 def beside_main(scores): return beside_rivals(scores, 'baselines', RIVALS, ()) # and what the main table has
 
 # %% ../../nbs/experiments/440_baselines.ipynb #c020
-def table(
-    scores, # of `run`, with those of the main experiment
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint of every baseline (tab:baselines and tab:alternatives, ours)."
     cases = beside_main(scores)
     columns, others = scored((*RIVALS, *ORACLES), cases), scored(OTHERS, cases)
@@ -115,10 +112,7 @@ def table(
 # %% ../../nbs/experiments/440_baselines.ipynb #c027
 SHOWN = ('average', 'sft', *_TUNED, 'probe')
 
-def plot(
-    scores, # of `run`, with those of the main experiment
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint minus that of HPPO, with intervals (fig:baselines and fig:alternatives, ours)."
     cases = beside_main(scores)
     figures = {}
@@ -132,10 +126,7 @@ def plot(
 # %% ../../nbs/experiments/440_baselines.ipynb #c030
 CLAIMS = dict(B01='probe', B02='rocchio', B03='ridge_map')
 
-def claims(
-    scores, # of `run`, with those of the main experiment
-    p:Page, # the run
-) -> list:
+def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "B01, B02 and B03."
     cases = beside_main(scores)
     return [judge(claim, contrast(cases, 'hppo', method, p.s)) for claim, method in CLAIMS.items()]

@@ -72,9 +72,7 @@ def score_models(
     return found
 
 # %% ../../nbs/experiments/370_best_of_n.ipynb #c015
-def run(
-    p:Page, # the run
-) -> dict: # best_of_n: per-case scores
+def run(p:Page) -> dict: # best_of_n: per-case scores
     "Score served queries and oracles under the full protocol."
     best = best_variants(p.read_other('validation'))
     rows = []
@@ -93,10 +91,7 @@ SHORT = ('sft_oracle', 'hppo_single', 'hppo_oracle')
 LONG = ('sft_static_oracle', 'sft_oracle', 'hppo_single', 'hppo_static_oracle', 'hppo_policy_oracle',
         'hppo_oracle')
 
-def table(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "Served queries beside oracles over the candidates (tab:bon, tab:appbon)."
     cases = scores['best_of_n']
     short, long = scored(SHORT, cases), scored(LONG, cases)
@@ -110,10 +105,7 @@ def table(
 # %% ../../nbs/experiments/370_best_of_n.ipynb #c021
 RIVALS = ('sft_single', 'sft_oracle', 'hppo_oracle')
 
-def plot(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint minus that of the one query HPPO serves, with intervals (fig-bon, ours)."
     rows = contrasts(scores['best_of_n'], [(rival, 'hppo_single') for rival in RIVALS], p.s)
     ylabel = 'Joint minus HPPO, one query\n(points)'
@@ -121,10 +113,7 @@ def plot(
     return {'fig-bon': split_panels(rows, p.domains, p.splits, ylabel, marks)}
 
 # %% ../../nbs/experiments/370_best_of_n.ipynb #c029
-def claims(
-    scores, # of `run`
-    p:Page, # the run
-) -> list:
+def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "C18 and C19 over D1 to D3; left out where fewer candidates are compared."
     d13 = scores['best_of_n'].query('domain != "D4"')
     if not len(d13) or compared(p) < offered(p): return []

@@ -24,9 +24,7 @@ from ..run.page import Page
 READS = ('main', 'validation')
 SCORES = ()
 
-def run(
-    p:Page, # the run
-) -> dict: # empty
+def run(p:Page) -> dict: # empty
     "This page has no scores of its own."
     return {}
 
@@ -69,10 +67,7 @@ def draw_contrast(
 # %% ../../nbs/experiments/380_bootstrap.ipynb #c017
 WIDTHS = {'over cases': 3, 'over patterns': 1} # of the lines
 
-def plot(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Mean differences with both intervals, coloured by their verdict (fig:sig)."
     found = differences(joined(scores), p)
     cells = len(found)//len(CONTRASTS)
@@ -162,10 +157,7 @@ def optimism(
     return pd.DataFrame(found).reset_index()
 
 # %% ../../nbs/experiments/380_bootstrap.ipynb #c039
-def table(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "The contrasts of the figure, and what choosing on the test split would have bought (fig:sig)."
     cases = joined(scores)
     said = ('Paired differences in Joint (fractions); the verdict uses the pattern interval, '
@@ -175,10 +167,7 @@ def table(
     return {'fig-sig': Table(differences(cases, p), said), 'tab-optimism': Table(optimism(cases), honest)}
 
 # %% ../../nbs/experiments/380_bootstrap.ipynb #c042
-def claims(
-    scores, # of `run`
-    p:Page, # the run
-) -> list:
+def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "C31 and B05."
     cases = joined(scores)
     narrower = beside_one(ratio_rows(cases, 'hppo', 'sft', pairing, p), -1)

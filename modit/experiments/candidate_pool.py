@@ -7,7 +7,7 @@ __all__ = ['READS', 'SCORES', 'LOOKS', 'runs_of', 'score_pool', 'run', 'columns'
 import pandas as pd
 
 from .lib.panels import legend_beside, panels, title_of_splits
-from ..variants import VARIANTS
+from ..variants import variants_of
 from ..run.parameters import check_choice
 from ..run.page import Page
 from ..run.pipeline import get_corpus, get_history, get_model
@@ -26,8 +26,7 @@ def runs_of(
     p:Page, # pools
 ) -> dict: # pool -> preference run
     "The preference run on each pool; raises `ValueError` for an unknown pool."
-    mine = [name for name, v in VARIANTS.items() if v.page == 'candidate_pool']
-    check_choice(p.name, 'pools', p.pools, ['hybrid', *mine])
+    check_choice(p.name, 'pools', p.pools, ['hybrid', *variants_of('candidate_pool')])
     return {pool: 'off_policy' if pool == 'hybrid' else pool for pool in p.pools}
 
 # %% ../../nbs/experiments/340_candidate_pool.ipynb #c012
@@ -58,10 +57,7 @@ def run(
 def columns(p): return ('sft', *p.pools) # of the table, in order
 
 # %% ../../nbs/experiments/340_candidate_pool.ipynb #c017
-def table(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint by candidate pool (tab:cand)."
     caption = 'Joint (percent) by candidate pool, one off-policy round, checkpoint chosen on validation.'
     return {'tab-cand': Table(by_method(scores['candidate_pool'], columns(p)), caption, columns(p))}
@@ -82,10 +78,7 @@ def draw_exchange(
         ax.plot(100*x.estimate, 100*y.estimate, **seen.style)
 
 # %% ../../nbs/experiments/340_candidate_pool.ipynb #c026
-def plot(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "What each pool gains in Joint and pays in Same, against SFT (fig-cand, ours)."
     cases = scores['candidate_pool']
     ways = ['Joint, against SFT\n(points)'], 2.7, 'Same, against SFT (points)'
@@ -98,10 +91,7 @@ def plot(
     return {'fig-cand': fig}
 
 # %% ../../nbs/experiments/340_candidate_pool.ipynb #c029
-def claims(
-    scores, # of `run`
-    p:Page, # the run
-) -> list:
+def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "C16a, C16b and B06; a claim whose pools were not run is left out."
     cases, found = scores['candidate_pool'], []
     def up(a, b): return contrast(cases, a, b, p.s)

@@ -53,9 +53,7 @@ def domain_row(
                 item_patterns=rich['item'], held_patterns=rich['pattern'])
 
 # %% ../../nbs/experiments/300_data.ipynb #c011
-def run(
-    p:Page, # the run
-) -> dict: # data: one row a domain
+def run(p:Page) -> dict: # data: one row a domain
     "Count every domain."
     return dict(data=pd.DataFrame([domain_row(get_corpus(p.s, name), p) for name in p.domains]))
 
@@ -112,10 +110,7 @@ def hidden_columns(
     return [column for split, owned in of_split.items() if split not in p.splits for column in owned]
 
 # %% ../../nbs/experiments/300_data.ipynb #c015
-def table(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "The domains (tab:data), and their sizes beside the paper's."
     rows = scores['data'].drop(columns=hidden_columns(p))
     kind = 'Domains of folders' if p.s.folders else 'Synthetic domains'
@@ -164,10 +159,7 @@ def draw_patterns(
     ax.legend(loc='center left', bbox_to_anchor=(1, .5))
 
 # %% ../../nbs/experiments/300_data.ipynb #c023
-def plot(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Sizes of the domains (fig-data, ours)."
     rows = scores['data']
     fig, axes = plt.subplots(1, 3, figsize=(7.5, 2), sharey=True)
@@ -179,9 +171,6 @@ def plot(
     return {'fig-data': fig}
 
 # %% ../../nbs/experiments/300_data.ipynb #c026
-def claims(
-    scores, # of `run`
-    p:Page, # the run
-) -> list:
+def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "None."
     return []

@@ -59,9 +59,7 @@ def predictions(
                      for split, guess in found.items())
 
 # %% ../../nbs/experiments/310_density.ipynb #c013
-def run(
-    p:Page, # the run
-) -> dict: # density: a row an anchor and split, with its true density and its prediction
+def run(p:Page) -> dict: # density: a row an anchor and split, with its true density and its prediction
     "Validate the predictor of every domain."
     rows = [predictions(get_corpus(p.s, name), p.s) for name in p.domains]
     return dict(density=pd.concat(rows, ignore_index=True))
@@ -77,10 +75,7 @@ def scores_of_splits(
     return pd.DataFrame(rows)
 
 # %% ../../nbs/experiments/310_density.ipynb #c017
-def table(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "Validation of the density predictor (tab:density)."
     caption = ('Density predictor: AUC20/80, Spearman, true density of the predicted top and bottom tenth '
                '(percent), lift.')
@@ -98,10 +93,7 @@ def by_tenths(
     return np.array([part.mean() for part in np.array_split(ordered, 10)])
 
 # %% ../../nbs/experiments/310_density.ipynb #c021
-def plot(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "True density by tenth of the prediction (fig-density, ours)."
     fig, axes = plt.subplots(1, len(p.domains), figsize=(7.5, 2.3), squeeze=False)
     for ax, name in zip(axes[0], p.domains, strict=True):
@@ -156,18 +148,12 @@ def strict_cells(
     return threshold_claim(rows.join(pd.DataFrame(ends, columns=['low', 'high'])), meets(rows))
 
 # %% ../../nbs/experiments/310_density.ipynb #c032
-def claims(
-    scores, # of `run`
-    p:Page, # the run
-) -> list:
+def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "C23, counted over domains and the two strict splits."
     return [judge('C23', strict_cells(scores['density'], p.s))]
 
 # %% ../../nbs/experiments/310_density.ipynb #y021
-def reasons(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # claim -> fields
+def reasons(scores:dict, p:Page) -> dict: # claim -> fields
     "C23: patterns that are known."
     rows = scores_of_splits(scores['density'])
     known = rows.split == 'item-hash'

@@ -156,10 +156,7 @@ def as_markdown(
     return markdown_table(shown.astype(str).replace(r'\|', '/', regex=True))
 
 # %% ../../nbs/experiments/305_deviations.ipynb #c046
-def table(
-    scores, # of `run`, and of the pages that are read
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "What differs from the paper (ours)."
     caption = (f'What differs from the paper at profile {p.s.profile}. Scale: forced by size. Open in the '
                'paper: it does not say, and a choice had to be made.')

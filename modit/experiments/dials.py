@@ -124,9 +124,7 @@ def scored(
     return rows.assign(domain=domain, dial=point.dial, value=point.value, seed=seed)
 
 # %% ../../nbs/experiments/318_dials.ipynb #d017b
-def run(
-    p:Page, # the run
-) -> dict:  # dials: a row a point, seed, split and method
+def run(p:Page) -> dict: # dials: a row a point, seed, split and method
     "Score every point in every world."
     seeds = p.seeds or (1 if p.s.profile == 'smoke' else 3)
     asked = [(x, name, p.s.seed + i) for i in range(seeds) for name in p.domains for x in points(p)]
@@ -177,10 +175,7 @@ def gains(
 COLUMNS = ('rate', 'average', 'probe', 'average_own', 'sft', 'hppo')
 
 # %% ../../nbs/experiments/318_dials.ipynb #s318f
-def table(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint and gains at every point of every dial (tab-dials and tab-dials-gain, ours)."
     rows = scores['dials']
     place = ['dial', 'value', 'domain', 'split']
@@ -200,10 +195,7 @@ DIALS = dict( # dial -> title of its column
 DRAWN = {x: x.replace(' moved', '\nmoved average') for x in ('SFT − probe', 'HPPO − SFT', 'HPPO − moved')}
 
 # %% ../../nbs/experiments/318_dials.ipynb #s318h
-def plot(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Gains along every dial, on the first of the domains (fig-dials, ours)."
     rows = gains(scores['dials'])
     marks = {split: SPLIT_LOOKS[split] for split in p.splits}
@@ -253,10 +245,7 @@ def asked(
 def claims(scores, p): return [x for x in asked(scores) if x['id'] in set(read_reported('claims').id)]
 
 # %% ../../nbs/experiments/318_dials.ipynb #r318b
-def reasons(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # claim -> fields
+def reasons(scores:dict, p:Page) -> dict: # claim -> fields
     "B17, B18 and B22: relative gains, rewards without noise, and who loses in more dimensions."
     joint = scores['dials'].query('split == "item"').pivot_table('joint', ['dial', 'value'], 'method')
     gain = joint.hppo - joint.sft

@@ -110,9 +110,7 @@ def _pair_points(s, name): # figure, kind (kept or removed), x, y of the loser, 
     return pd.DataFrame(dict(figure='hppo', kind=np.where(kept[i, j], 'kept', 'removed'), **loser, **winner))
 
 # %% ../../nbs/experiments/470_drawings.ipynb #c015
-def run(
-    p:Page, # the run
-) -> dict: # drawings: the points of all pictures
+def run(p:Page) -> dict: # drawings: the points of all pictures
     "Collect what the pictures show."
     corpus = get_corpus(p.s, p.domains[0])
     parts = [_task_points(corpus, p), _trajectory_points(corpus, p.s), _pair_points(p.s, corpus.name)]
@@ -265,10 +263,7 @@ def _draw_pairs(points): # of `run`
 # %% ../../nbs/experiments/470_drawings.ipynb #c041
 def table(scores, p): return {} # none
 
-def plot(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "The four pictures (fig:task, fig:arch, fig:traj, fig:hppo)."
     points = scores['drawings']
     variant = best_variants(scores['validation'])[p.domains[0]]

@@ -172,10 +172,7 @@ def against_one(
     return pd.concat(rows, ignore_index=True)
 
 # %% ../../nbs/experiments/345_fan.ipynb #f029
-def table(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "Places of the served query by scale and guide, moves with intervals, pairs (tab:fan-*, ours)."
     served = scores['fan_moves']
     means = served.groupby(['split', 'domain', 'guide', 'scale'])[['attr', 'same', 'joint', *WAYS]].mean()
@@ -188,10 +185,7 @@ def table(
             'tab-fan-round': Table(by_method(scores['fan_round'], ROUND), 'Joint after one round.', ROUND)}
 
 # %% ../../nbs/experiments/345_fan.ipynb #f037
-def plot(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Places along the directions across the scales (fig:fan, ours)."
     rows = WAYS | dict(attr='Attr', same='Same')
     means = 100*scores['fan_moves'].groupby(['domain', 'guide', 'scale'])[[*rows]].mean()

@@ -126,10 +126,7 @@ def curves(
 # %% ../../nbs/experiments/465_frontier.ipynb #c027
 COLUMNS = ('average', *STEPPED, *STOPPED, *THROUGH, 'hppo', 'conditioned')
 
-def table(
-    scores, # of `run`, with the validation of the main experiment
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "The area that every method dominates (tab:frontier, ours)."
     caption = ('Area that a method dominates along its dial, in points of Joint or Attr: the mean, '
                'over all floors of Same, of the best value that the method reaches.')
@@ -203,20 +200,14 @@ def plot_areas(
     return fig
 
 # %% ../../nbs/experiments/465_frontier.ipynb #19aabfe8
-def plot(
-    scores, # of `run`, with the validation of the main experiment
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint against Same along every dial, and the areas (ours)."
     cases = curves(scores)
     return {'fig-frontier': plot_curves(cases, p), 'fig-conditioned': plot_conditioned(cases, p),
             'fig-area': plot_areas(cases, best_variants(scores['validation']), p)}
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c037
-def claims(
-    scores, # of `run`, with the validation of the main experiment
-    p:Page, # the run
-) -> list:
+def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "B08, B09 and B12; B08 and B12 only if one of D1 to D3 is run."
     cases = curves(scores)
     d13 = cases[cases.domain != 'D4']

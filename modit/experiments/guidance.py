@@ -168,10 +168,7 @@ def against_default(
     return fig
 
 # %% ../../nbs/experiments/390_guidance.ipynb #c027
-def plot(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "The fan by round, and served queries where the serving scale is on the grid (fig:guidance)."
     found = {'fig-guidance': by_round(scores, p)}
     if p.s.guidance_scale in grid(p): found['fig-guidance-served'] = against_default(scores, p)
@@ -191,10 +188,7 @@ def each_at_its_own(
     return rows.merge(scales.reset_index())[shown]
 
 # %% ../../nbs/experiments/390_guidance.ipynb #c030
-def table(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "The fan by round and scale, and served queries by scale (fig:guidance)."
     cells = scores['guidance'].groupby(['policy', 'split', 'domain', 'scale'])
     served = cells[['joint', 'same']].mean().reset_index()
@@ -219,19 +213,13 @@ def calibration(
     return weakest_in_each_cell(above, never)
 
 # %% ../../nbs/experiments/390_guidance.ipynb #c037c
-def claims(
-    scores, # of `run`
-    p:Page, # the run
-) -> list:
+def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "C20; left out where the grid lacks a scale that it speaks of."
     if not {1., *p.s.guidance_scales, p.s.guidance_scale} <= set(grid(p)): return []
     return [judge('C20', calibration(scores['guidance'], p.s))]
 
 # %% ../../nbs/experiments/390_guidance.ipynb #y041
-def reasons(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # claim -> fields
+def reasons(scores:dict, p:Page) -> dict: # claim -> fields
     "C20: the largest scale."
     high, usual = max(p.s.guidance_scales), p.s.guidance_scale
     top = contrast(scores['guidance'], at('hppo', high), at('hppo', usual), p.s).query('verdict == "for"')

@@ -35,19 +35,13 @@ def run(
     return dict(jacobi=pd.concat(rows, ignore_index=True))
 
 # %% ../../nbs/experiments/450_jacobi.ipynb #c012
-def table(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint by reading of the Jacobi weight."
     caption = 'Joint (percent) of single-domain SFT by reading of the Jacobi weight.'
     return {'tab-jacobi': Table(by_method(scores['jacobi'], p.weights), caption, p.weights)}
 
 # %% ../../nbs/experiments/450_jacobi.ipynb #c015
-def plot(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint of the first reading minus each other, with intervals (fig-jacobi, ours)."
     first, *others = p.weights
     if not others: return {}
@@ -56,10 +50,7 @@ def plot(
     return {'fig-jacobi': split_panels(rows, p.domains, p.splits, ylabel, marks, by='b')}
 
 # %% ../../nbs/experiments/450_jacobi.ipynb #c018
-def claims(
-    scores, # of `run`
-    p:Page, # the run
-) -> list:
+def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "B04; left out when a reading is missing."
     if not set(KINDS) <= set(p.weights): return []
     rows = [contrast(scores['jacobi'], 'endpoint', kind, p.s) for kind in KINDS[1:]]

@@ -80,9 +80,7 @@ def score_runs(
     return rows
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c012
-def run(
-    p:Page, # the run
-) -> dict: # labelled: per-case scores; methods as in `runs_of`
+def run(p:Page) -> dict: # labelled: per-case scores; methods as in `runs_of`
     "Score the rounds on fewer patterns, more steps and more cases."
     rows = [score_runs(p, name) for name in p.domains]
     return dict(labelled=pd.concat(sum(rows, []), ignore_index=True))
@@ -107,10 +105,7 @@ def item_gap(
     return seen_minus_unseen(cases[cases.split == 'item'], method, 'sft')
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c016t
-def table(
-    scores, # of `run`, with those of the main experiment
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint and Same by cases, steps and patterns, and gains of patterns that were seen (ours)."
     cases = beside(scores)
     more = '(percent) by the patterns (random third A, B), steps and cases of a round.'
@@ -144,10 +139,7 @@ def plot_seen_patterns(
     return fig
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c023
-def plot(
-    scores, # of `run`, with those of the main experiment
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint minus SFT, by run and by random third (fig-labelled, fig-seen-patterns, ours)."
     rows = contrasts(beside(scores), [(method, 'sft') for method in RUNS], p.s)
     marks = {method: look(method) for method in RUNS}
@@ -158,10 +150,7 @@ def plot(
     return found | {'fig-seen-patterns': plot_seen_patterns(gaps)}
 
 # %% ../../nbs/experiments/475_labelled.ipynb #c026
-def claims(
-    scores, # of `run`, with those of the main experiment
-    p:Page, # the run
-) -> list:
+def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "B13 in every cell, B14 on new patterns and B15 on items, where these are asked for."
     cases = beside(scores)
     found = [judge('B13', contrast(cases, 'thrice', 'off_policy', p.s))]
@@ -185,10 +174,7 @@ def seen_reason(
 # %% ../../nbs/experiments/475_labelled.ipynb #y013
 CLAIMED = ('D1', 'D2', 'D3') # domains on which the paper claims that preferences help
 
-def reasons(
-    scores, # of `run`, with those of the main experiment and of the three runs
-    p:Page, # the run
-) -> dict:  # claim -> fields
+def reasons(scores:dict, p:Page) -> dict: # claim -> fields
     "B13, C04, C11 and C22: patterns that a round saw; B14: fewer patterns."
     cases = beside(scores)
     seeds = scores['seeds'].query('domain in @CLAIMED')

@@ -124,10 +124,7 @@ def _beside_seeds(lists, first): # of one case, of so many ranks: rank, seeds, a
     return table.assign(rank=np.arange(1, len(table) + 1))[['rank', *columns]]
 
 # %% ../../nbs/experiments/485_lists.ipynb #c020
-def table(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "The first case of every cell, list beside list (tab:lists, ours)."
     parts = []
     for (domain, split), lists in scores['lists'].groupby(['domain', 'split'], sort=False):
@@ -241,10 +238,7 @@ def plot_icons(
 
 
 # %% ../../nbs/experiments/485_lists.ipynb #f006
-def plot(
-    scores, # of `run`, and those that are read
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint by rank, a panel a cell, and the lists of one domain (fig:lists, fig:found, fig:icons, ours)."
     found = {'fig-lists': _plot_ranks(scores['ranks'], p)}
     if set(p.domains) <= set(ICONS) and not why_no_icons(p.domains[0]):

@@ -209,10 +209,7 @@ def along_steps(
     return _as_text(rows)
 
 # %% ../../nbs/experiments/325_loss.ipynb #l034
-def table(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "Settings by the rule and along the steps, saturation and gradients (tab:loss-*, ours)."
     grid = scores['loss_grid']
     percent = (*p.domains, 'mean', 'gain', 'same')
@@ -230,10 +227,7 @@ def table(
 # %% ../../nbs/experiments/325_loss.ipynb #l039
 LINES = {'In settings.ini': BLACK, 'Tail term alone': BLUE, 'Other settings': LIGHT}
 
-def plot(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Validation Joint and Same along a round, a line a setting (fig:loss, ours)."
     grid = scores['loss_grid']
     own = tuple(own_values(p.s).values())

@@ -16,7 +16,7 @@ from scipy.stats import binomtest
 from .lib.evidence import RANGES
 from .lib.panels import title_of_splits
 from ..evaluation import average_pool, protocol_counts, sample_cases
-from ..variants import VARIANTS
+from ..variants import variants_of
 from ..metrics import left_out_auc
 from ..run.pipeline import get_corpus, get_history, get_losses, get_model
 from ..report.looks import LIGHT, legend_of, look, ring
@@ -30,7 +30,7 @@ from ..run.page import Page
 # %% ../../nbs/experiments/320_main.ipynb #c007
 READS = ()
 SCORES = ('main', 'validation', 'losses', 'left_out')
-MINE = tuple(name for name, v in VARIANTS.items() if v.page == 'main') # the variants that this page scores
+MINE = variants_of('main')
 
 def _answers_of(p, corpus): # of a run and a corpus: method -> model, or function from cases to queries
     "Every method of the main table."
@@ -72,9 +72,7 @@ def _left_out(p, corpus): # of a run and a corpus: domain, split, case, pattern,
     return found
 
 # %% ../../nbs/experiments/320_main.ipynb #c015
-def run(
-    p:Page, # the run
-) -> dict: # main, left_out: per-case scores; validation: a row a round or checkpoint; losses: training curves
+def run(p:Page) -> dict: # main, left_out: per-case scores; validation: a row a checkpoint; losses: curves
     "Score every method of the main table on all domains."
     rows, aside = [], []
     for corpus in (get_corpus(p.s, name) for name in p.domains):
@@ -134,10 +132,7 @@ def _appendix(cases, domain, s): # with the rows `hppo`
 # %% ../../nbs/experiments/320_main.ipynb #c031
 STAGES = ('base', 'pretrained', 'cpt', 'sft', 'hppo')
 
-def table(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "The main table, progress by stage and the tables of every domain (tab:main, tab:progress, tab:appd*)."
     cases = with_hppo(scores['main'], scores['validation'])
     named = _variant_caption(scores['validation'])
@@ -177,10 +172,7 @@ def _draw_start(ax, stages, filled): # all else drawn; stages of `_draw_frontier
     ax.add_artist(plt.Line2D(*place[:, None], **seen.style, clip_on=False, zorder=3)) # limits stay
 
 # %% ../../nbs/experiments/320_main.ipynb #c039
-def plot(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "The attribute-pattern tradeoff (fig:pareto)."
     cases = with_hppo(scores['main'], scores['validation'])
     fig, axes = plt.subplots(1, len(p.domains), figsize=(7.5, 2.7), squeeze=False)
@@ -258,10 +250,7 @@ def _margin_share(validation): # of `run`; domain, estimate, low, high, n
     return pd.DataFrame(rows)
 
 # %% ../../nbs/experiments/320_main.ipynb #c053
-def claims(
-    scores, # of `run`
-    p:Page, # the run
-) -> list:
+def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "C01 to C08, C14 and C32."
     cases = with_hppo(scores['main'], scores['validation'])
     base = _marginal(cases, 'base', p.s)

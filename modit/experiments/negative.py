@@ -148,10 +148,7 @@ def small_tables(
             'tab-duplicates': Table(rounds, 'The kept round, and cases with a pair in the first.')}
 
 # %% ../../nbs/experiments/430_negative.ipynb #c029
-def table(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "Departures from the recipe, and the tolerance as a knob (app. Negative results)."
     swept = scores['negative_epsilon'].groupby(['split', 'epsilon'])
     means = swept[['attr', 'same', 'joint', 'kept_round']].mean().reset_index()
@@ -194,10 +191,7 @@ def _draw_knob(ax, swept, p): # scores of `_knob`
     ax.set_xticklabels([f'{x:g}' for x in tolerances(p)[1:-1]] + ['none'])
 
 # %% ../../nbs/experiments/430_negative.ipynb #c041
-def plot(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Departures against their references, and the tolerance as a knob (fig-negative, ours)."
     fig, axes = plt.subplots(1, 3, figsize=(7.5, 3.2), width_ratios=(1, 1, 1.2))
     for ax, column in zip(axes, ('joint', 'same'), strict=False):
@@ -250,10 +244,7 @@ def _stays_at_sft(cases, s): # scores of `_departed`: a row a cell
     return threshold_claim(change, change.domain.map(kept), change.verdict == 'against')
 
 # %% ../../nbs/experiments/430_negative.ipynb #c050
-def claims(
-    scores, # of `run`
-    p:Page, # the run
-) -> list:
+def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "C26 to C30; C28a and C28b only where both banks were run."
     cases = scores['negative']
     found = [judge('C26', _collapsed(scores['negative_collapse'], p.s))]
@@ -265,10 +256,7 @@ def claims(
     return [*found, judge('C30', _most_ragged(knob_moves(scores['negative_epsilon'], p)), 1)]
 
 # %% ../../nbs/experiments/430_negative.ipynb #y031
-def reasons(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # claim -> fields
+def reasons(scores:dict, p:Page) -> dict: # claim -> fields
     "C26: the fan; C27: duplicates alone; C30: the tolerance as a knob."
     swept = scores['negative_epsilon']
     first, *others = [f'eps {x:g}' for x in sorted(swept.epsilon.unique())]

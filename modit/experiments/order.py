@@ -59,10 +59,7 @@ def single_domain_stages(
     return means.reindex(['pretrained', 'cpt', 'sft'], level='method').reset_index()
 
 # %% ../../nbs/experiments/330_order.ipynb #c015
-def table(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "The order ablation and the older single-domain table (tab:order, tab:apporig)."
     cases = scores['order']
     orders = columns(p)
@@ -82,10 +79,7 @@ def pairs_of(
     return [('ascending', x) for x in others] if 'ascending' in p.orders else []
 
 # %% ../../nbs/experiments/330_order.ipynb #c025
-def plot(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Figure, or nothing where there is no pair
+def plot(scores:dict, p:Page) -> dict: # label -> Figure, or nothing where there is no pair
     "Joint of ascending order minus the others, with intervals (fig-order, ours)."
     pairs = pairs_of(p)
     if not pairs: return {}
@@ -104,10 +98,7 @@ def above(
     return weakest_in_each_cell(*[contrast(cases, 'ascending', x, s) for x in others])
 
 # %% ../../nbs/experiments/330_order.ipynb #c031
-def claims(
-    scores, # of `run`
-    p:Page, # the run
-) -> list:
+def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "C09, C10 and C33; a claim whose methods were not run is left out."
     cases, found = scores['order'], []
     if set(ORDERS) <= set(p.orders): found.append(judge('C09', above(cases, ('random', 'descending'), p.s)))
@@ -118,10 +109,7 @@ def claims(
     return [*found, judge('C33', range_claim(gain, *RANGES['C33']))]
 
 # %% ../../nbs/experiments/330_order.ipynb #r033
-def reasons(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # claim -> fields
+def reasons(scores:dict, p:Page) -> dict: # claim -> fields
     "C33: a small denominator, where it misses."
     if 'item' not in p.splits: return {}
     items = scores['order'].query('split == "item"')

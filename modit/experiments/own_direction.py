@@ -80,10 +80,7 @@ def over_hppo(
     return rows[kept].reset_index(drop=True)
 
 # %% ../../nbs/experiments/462_own_direction.ipynb #c018b
-def table(
-    scores, # of `run`, with those of the main experiment and of the baselines
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint and Same of the moved queries, and their gain over HPPO (tab:own, tab:own-gain, ours)."
     cases = beside_rivals(scores, 'own_direction')
     moved = ("Moved: along the probe, then along the direction from the items around "
@@ -101,20 +98,14 @@ def _paired(method): # a query and the moved one share colour and shape; the mov
     plain, moved, _ = method.partition('_own')
     return look(plain)._replace(label=look(method).label, filled=bool(moved))
 
-def plot(
-    scores, # of `run`, with those of the main experiment and of the baselines
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint minus HPPO's, with intervals (fig:own, ours)."
     rows = contrasts(beside_rivals(scores, 'own_direction'), [(method, 'hppo') for method in SHOWN], p.s)
     marks = {method: _paired(method) for method in SHOWN}
     return {'fig-own': split_panels(rows, p.domains, p.splits, 'Joint minus HPPO\n(points)', marks)}
 
 # %% ../../nbs/experiments/462_own_direction.ipynb #c026
-def claims(
-    scores, # of `run`, with those of the main experiment and of the baselines
-    p:Page, # the run
-) -> list:
+def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "B10 and B11, over D1 to D3; left out where none of them is run."
     cases = beside_rivals(scores, 'own_direction')
     d13 = cases[cases.domain.isin(['D1', 'D2', 'D3'])]

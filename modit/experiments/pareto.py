@@ -9,7 +9,7 @@ __all__ = ['READS', 'SCORES', 'MINE', 'MARKS', 'COURSE', 'MOST_PASSES', 'named',
 import pandas as pd
 
 from .lib.panels import legend_beside, metric_panels, panels
-from ..variants import VARIANTS
+from ..variants import variants_of
 from ..run.pipeline import get_corpus, get_history, get_model
 from ..report.looks import BLACK, ORANGE, SKY, Look, look
 from ..report.report import Table, by_method, scored
@@ -21,7 +21,7 @@ from ..run.page import Page
 # %% ../../nbs/experiments/350_pareto.ipynb #c007
 READS = ('main',)
 SCORES = ('pareto',)
-MINE = tuple(name for name, v in VARIANTS.items() if v.page == 'main') # the variants of the main table
+MINE = variants_of('main') # the variants of the main table
 
 def named(tolerance): return f'Pareto-ε {tolerance:g}' # a further tolerance, as a method
 def further(p): return [named(x) for x in p.tolerances or ()]
@@ -94,10 +94,7 @@ def variants(
     return pd.concat([scores['main'], rows[~rows.method.str.startswith('off_policy_')]], ignore_index=True)
 
 # %% ../../nbs/experiments/350_pareto.ipynb #c023
-def table(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint of the variants, and the course of the long run (tab:hppo-abl, fig:drift)."
     methods = columns(variants(scores), p)
     joint = by_method(variants(scores), methods)
@@ -173,10 +170,7 @@ def plot_course(
     return fig
 
 # %% ../../nbs/experiments/350_pareto.ipynb #c039
-def plot(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "The variants against SFT, and the drift (fig-hppo-abl, ours; fig:drift)."
     return {'fig-hppo-abl': plot_variants(variants(scores), p), 'fig-drift': plot_course(course(scores), p)}
 
@@ -208,10 +202,7 @@ def drift_claims(
     return [judge(name, rows) for name, rows in found.items()]
 
 # %% ../../nbs/experiments/350_pareto.ipynb #c044
-def claims(
-    scores, # of `run`
-    p:Page, # the run
-) -> list:
+def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "C11, C25a and C25b; a claim whose cells were not run is left out."
     gain = contrast(variants(scores), 'off_policy', 'sft', p.s)
     return [judge('C11', gain), *drift_claims(course(scores), p.s)]

@@ -80,9 +80,7 @@ def score_domain(
     return rows
 
 # %% ../../nbs/experiments/478_patterns.ipynb #p014
-def run(
-    p:Page, # the run
-) -> dict: # few: per-case scores, patterns trained on and draw; those of averaging have neither
+def run(p:Page) -> dict: # few: per-case scores, patterns trained on and draw; those of averaging have neither
     "Score all domains but those of plain vectors, if there are others."
     encoded = [name for name in p.domains if not name.endswith('-plain')]
     rows = [score_domain(p, get_corpus(p.s, name)) for name in encoded or p.domains]
@@ -148,10 +146,7 @@ def _cells(scores, p): # method by method: what it is of, and its resamples
             yield dict(domain=domain, split=split, method=method), resampled(cell, p.s, domain, split)
 
 # %% ../../nbs/experiments/478_patterns.ipynb #p030
-def table(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "Gain over averaging by patterns trained on, and its growth (ours)."
     cells = [*_cells(scores, p)]
     curve = pd.DataFrame([_row(found[n], **cell, patterns=n) for cell, found in cells for n in found])
@@ -177,10 +172,7 @@ def draw_curve(
         whisker(ax, aside*r.patterns, 100*r.estimate, 100*r.low, 100*r.high, seen)
 
 # %% ../../nbs/experiments/478_patterns.ipynb #p036
-def plot(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Gain over averaging by the number of patterns trained on (fig-patterns, ours)."
     curve = table(scores, p)['tab-patterns'].frame
     cell = curve.domain if curve.split.nunique() == 1 else curve.domain + ' ' + curve.split

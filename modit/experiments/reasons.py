@@ -179,10 +179,7 @@ def lead_table(
 # %% ../../nbs/experiments/480_reasons.ipynb #c039
 def means(frame, by, columns): return frame.groupby(by, sort=False)[columns].mean().reset_index()
 
-def table(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "Leads, oracles and false rewards at a second look; what the margin keeps (ours)."
     cell = ['split', 'domain', 'method']
     looked = means(scores['chosen_again'], cell, ['first', 'second'])

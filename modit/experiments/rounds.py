@@ -17,7 +17,7 @@ from ..run.pipeline import get_corpus, get_history, get_model
 from ..report.looks import look
 from ..report.report import Table, by_method, read_reported
 from ..settings import Settings, override
-from ..variants import VARIANTS
+from ..variants import variants_of
 from ..report.ledger import judge, threshold_claim, weakest_in_each_cell
 from ..report.verdicts import aside, contrast, contrasts, draw_differences
 
@@ -80,9 +80,7 @@ def score_rounds(
     return rows.assign(kind=kind, round=number, **validated)
 
 # %% ../../nbs/experiments/360_rounds.ipynb #c015b
-def run(
-    p:Page, # the run
-) -> dict:  # rounds: methods sft, the schedules and new cases; filter: both runs after every round
+def run(p:Page) -> dict: # rounds: sft, the schedules, new cases; filter: both runs after every round
     "Score the schedules, and iteration with and without the filter round by round."
     filter_rows = [score_rounds(p, name, kind) for name in p.domains for kind in KINDS]
     return dict(rounds=pd.concat([score_schedules(p, name) for name in on_claimed(p)], ignore_index=True),
@@ -108,10 +106,7 @@ def filter_table(
     return wide.reset_index()
 
 # %% ../../nbs/experiments/360_rounds.ipynb #c019
-def table(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint by the number of rounds (tab:rollout), and both runs after every round (tab-filter, ours)."
     spent = {r*t for r, t in schedules(p.s).values()}
     budget = f' at {spent.pop()} preference steps in all' if len(spent) == 1 else ''
@@ -160,10 +155,7 @@ def plot_filter(
     return fig
 
 # %% ../../nbs/experiments/360_rounds.ipynb #c023
-def plot(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Gain in Joint over SFT by schedule, and what the filter adds round by round (ours)."
     return {'fig-rollout': plot_schedules(scores['rounds'], p),
             'fig-filter': plot_filter(scores['filter'], p)}
@@ -192,7 +184,7 @@ def close_together(
     s:Settings, # resamples, seed
 ) -> pd.DataFrame: # a row a cell
     "C15: no variant is far from another, and the filter does not gain."
-    variants = [name for name, v in VARIANTS.items() if v.page == 'main' and name in set(cases.method)]
+    variants = [name for name in variants_of('main') if name in set(cases.method)]
     differences = contrasts(cases, combinations(variants, 2), s)
     far = (differences.low > CLOSE) | (differences.high < -CLOSE)
     return weakest_in_each_cell(
@@ -200,10 +192,7 @@ def close_together(
         threshold_claim(gains, gains.verdict != 'for', gains.verdict == 'for'))
 
 # %% ../../nbs/experiments/360_rounds.ipynb #f024c
-def claims(
-    scores, # of `run`, with those of the main experiment
-    p:Page, # the run
-) -> list:
+def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "C12, C13, C15 and C17; a claim whose domains are not run is left out."
     found = schedule_claims(scores, p)
     gains = pd.concat([_filter_gain(scores['filter'], n, p) for n in sorted({1, p.s.hppo_rounds})])
@@ -229,10 +218,7 @@ def schedule_reasons(
                 C17=dict(explained=unseen(rises, steps), paper=climbs, seen=steps, held=held))
 
 # %% ../../nbs/experiments/360_rounds.ipynb #y017
-def reasons(
-    scores, # of `run`, with those of the main experiment
-    p:Page, # the run
-) -> dict:  # claim -> fields
+def reasons(scores:dict, p:Page) -> dict: # claim -> fields
     "C12 and C17; B08: what the filter trades; C14: how much drift there is."
     rounds, cases, main = (scores[x].query('domain != "D4"') for x in ('rounds', 'filter', 'main'))
     if not len(cases): return {}

@@ -76,9 +76,7 @@ def score_seed(
     return rows.assign(rounds=(history.step > 0).sum(), kept_round=kept)
 
 # %% ../../nbs/experiments/400_sensitivity.ipynb #s010
-def run(
-    p:Page, # the run
-) -> dict:  # sensitivity: a method a value; seeds: SFT and each run's Pareto policy
+def run(p:Page) -> dict: # sensitivity: a method a value; seeds: SFT and each run's Pareto policy
     "Score the Pareto variant for each value, on the first domain, and for each seed."
     rows = []
     for name in p.domains:
@@ -103,10 +101,7 @@ def settings_table(
     return pd.DataFrame(rows)
 
 # %% ../../nbs/experiments/400_sensitivity.ipynb #s013
-def table(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint by value of each constant (tab:hparam), and of every run (tab:seed)."
     by_setting = settings_table(scores['sensitivity'], p.s)
     means = by_method(scores['seeds'], ('sft', *SEEDS))
@@ -118,10 +113,7 @@ def table(
             'tab-seed': Table(spread, of_seeds, ('sft', *SEEDS, 'mean', 'std'))}
 
 # %% ../../nbs/experiments/400_sensitivity.ipynb #c022
-def plot(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint by value minus the default's, and of every run minus SFT, with intervals (ours)."
     moved = [method for method, *_ in settings_tried(p.s)[1:]]
     rows = contrasts(scores['sensitivity'], [(method, 'default') for method in moved], p.s)
@@ -161,10 +153,7 @@ def best_and_worst(
     return pd.concat(rows, ignore_index=True)
 
 # %% ../../nbs/experiments/400_sensitivity.ipynb #c030
-def claims(
-    scores, # of `run`
-    p:Page, # the run
-) -> list:
+def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "C21 and C22, over D1 to D3."
     cases, runs = (scores[name][scores[name].domain != 'D4'] for name in ('sensitivity', 'seeds'))
     found = []

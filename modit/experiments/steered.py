@@ -74,10 +74,7 @@ COLUMNS = ('average', 'ridge_map', 'probe', 'sft', 'sft_scaled', 'sft_steered', 
            'hppo_steered', 'hppo_all', 'hppo_all_scaled', 'hppo_all_steered')
 
 # %% ../../nbs/experiments/460_steered.ipynb #c017
-def table(
-    scores, # of `run`, with those of the main experiment and of the baselines
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint of every policy in every way of serving (tab:steered, ours)."
     caption = ('Joint (percent). Every loser: trained on every case with a loser. Without a suffix, served '
                'as in the paper; scaled: guidance scale chosen on validation; steered: scale, share of the '
@@ -104,10 +101,7 @@ def draw_against_probe(
     return rows
 
 # %% ../../nbs/experiments/460_steered.ipynb #c023
-def plot(
-    scores, # of `run`, with those of the main experiment and of the baselines
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint of each row minus the probe's, with intervals, in every cell (fig:steered, ours)."
     cases = beside_rivals(scores, 'steered')
     fig, axes = plt.subplots(2, 4, figsize=(7.5, 4.6), sharex=True, sharey=True)
@@ -120,10 +114,7 @@ def plot(
     return {'fig-steered': fig}
 
 # %% ../../nbs/experiments/460_steered.ipynb #c026
-def claims(
-    scores, # of `run`, with those of the main experiment and of the baselines
-    p:Page, # the run
-) -> list:
+def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "B07, over D1 to D3; left out where none of them is run."
     cases = beside_rivals(scores, 'steered')
     d13 = cases[cases.domain.isin(['D1', 'D2', 'D3'])]

@@ -128,10 +128,7 @@ METRICS = ['auc', 'attr', 'same', 'joint', 'cond']
 def rows_of(cases): return [m for m in ROWS if (cases.method == m).any()]
 
 # %% ../../nbs/experiments/420_targets.ipynb #c020
-def table(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "All metrics of every row on the item split (tab:appbfs)."
     cases = scores['targets']
     means = cases[cases.split == 'item'].groupby(['domain', 'method'])[METRICS].mean()
@@ -168,10 +165,7 @@ def draw_metric(
 # %% ../../nbs/experiments/420_targets.ipynb #c029
 SHOWN = dict(attr='Attr', same='Same', joint='Joint')
 
-def plot(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Figure, or nothing where no sharper target was run
+def plot(scores:dict, p:Page) -> dict: # label -> Figure, or nothing where no sharper target was run
     "Sharper targets against the tail's centroid (fig-targets, ours)."
     compared = {title: pairs for title, pairs in pairs_of(p).items() if pairs}
     if not compared: return {}
@@ -185,10 +179,7 @@ def plot(
     return {'fig-targets': fig}
 
 # %% ../../nbs/experiments/420_targets.ipynb #c032
-def claims(
-    scores, # of `run`
-    p:Page, # the run
-) -> list:
+def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "C24a to C24c; left out if not all its targets were run."
     if not set(TARGETS) <= set(p.targets): return []
     def weakest(column, side):
@@ -198,10 +189,7 @@ def claims(
     return [judge(name, weakest(*side)) for name, side in sides.items()]
 
 # %% ../../nbs/experiments/420_targets.ipynb #t034
-def reasons(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # claim -> fields
+def reasons(scores:dict, p:Page) -> dict: # claim -> fields
     "C24b: how many neighbours are counted, and the predictor's error."
     again = scores['targets_again']
     if not len(again): return {}

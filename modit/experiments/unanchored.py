@@ -59,10 +59,7 @@ def run(
     return dict(unanchored=rows, unanchored_static=pd.concat([rows[:0], *alone], ignore_index=True))
 
 # %% ../../nbs/experiments/355_unanchored.ipynb #u013
-def table(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores:dict, p:Page) -> dict: # label -> Table
     "Both runs along their steps (tab:unanchored, ours)."
     alone = scores['unanchored_static']
     rows = pd.concat([scores['unanchored'], alone[alone.step > 0]])
@@ -98,10 +95,7 @@ def draw_line(
     ax.plot(steps, mid, **look.style | dict(ls='-', ms=3))
 
 # %% ../../nbs/experiments/355_unanchored.ipynb #u018
-def plot(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Attr, Same and Joint of both runs against SFT, on items (fig:unanchored, ours)."
     rows = against_sft(scores, p.s).query('split == @p.splits[0]')
     metrics = ('attr', 'same', 'joint')
@@ -132,10 +126,7 @@ def cells(
     return found
 
 # %% ../../nbs/experiments/355_unanchored.ipynb #u022
-def claims(
-    scores, # of `run`
-    p:Page, # the run
-) -> list:
+def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "B23, B24 and B25."
     found = cells(scores['unanchored'], p)
     return [judge(claim, found[claim]) for claim in ('B23', 'B24', 'B25')]
@@ -159,10 +150,7 @@ def turned_reasons(
     return found
 
 # %% ../../nbs/experiments/355_unanchored.ipynb #u027
-def reasons(
-    scores, # of `run`
-    p:Page, # the run
-) -> dict:  # claim -> fields
+def reasons(scores:dict, p:Page) -> dict: # claim -> fields
     "C25b and C29: the tail term; C13: is there a drift to stop? B23 to B25: static candidates alone."
     found = cells(scores['unanchored'], p)
     falls, pays = (mostly(found[x].verdict == 'for') for x in ('below', 'B25'))

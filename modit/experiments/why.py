@@ -43,7 +43,7 @@ def power_reasons(
     scores, # of the pages that it reads
     p:Page, # settings and parameters
 ) -> dict:  # claim -> fields
-    "Whether a difference like the other cells', or for B20 one point, would have been seen in the cells that miss."
+    "Would the other cells' mean difference, for B20 one point, have been seen in the cells that miss?"
     pockets = missing(cells_of(scores, 'B20'))
     seen = chance(pockets, .01)
     found = {claim: like_the_others(cells_of(scores, claim)) for claim in OTHERS}

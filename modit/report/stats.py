@@ -105,20 +105,16 @@ def _contrast(a, b):
 @lru_cache(2)
 def _usual_counts(units, resamples): return resample_counts(units, resamples, np.random.default_rng(0))
 
-def _counts(units, resamples, rng):
-    return resample_counts(units, resamples, rng) if rng else _usual_counts(units, resamples)
-
 def paired_bootstrap(
     a,                # (n,) or (n, c) per-case scores
     b=None,           # scores of the other method on the same cases; None for the marginal mean of a
     counts=None,      # (B, n) shared counts; None draws them
     resamples=10_000, # B, if counts are drawn
-    rng=None,         # generator to draw with; None is a fixed one
     level=.95,        # coverage
 ):                    # an Interval, or a list of them for (n, c)
     "Mean per-case difference, cases resampled (sec. Significance; fig:sig)."
     values, single = _contrast(a, b)
-    if counts is None: counts = _counts(len(values), resamples, rng)
+    if counts is None: counts = _usual_counts(len(values), resamples)
     found = bootstrap_contrasts(values, counts, level=level)
     return found[0] if single else found
 
@@ -129,16 +125,14 @@ def cluster_bootstrap(
     clusters,         # (n,) pattern of each case
     counts=None,      # (B, patterns) shared counts; None draws them
     resamples=10_000, # B, if counts are drawn
-    rng=None,         # generator to draw with; None is a fixed one
-    level=.95,        # coverage
 ):                    # an Interval, or a list of them for (n, c); units counts patterns
     "Mean per-case difference, whole patterns resampled (ours: the paper resamples cases)."
     values, single = _contrast(a, b)
     if len(clusters) != len(values):
         raise ValueError(f'{len(clusters)} patterns for {len(values)} cases; give the pattern of every case')
     units = len(np.unique(clusters))
-    if counts is None: counts = _counts(units, resamples, rng)
-    found = bootstrap_contrasts(values, counts, clusters, level)
+    if counts is None: counts = _usual_counts(units, resamples)
+    found = bootstrap_contrasts(values, counts, clusters)
     return found[0] if single else found
 
 # %% ../../nbs/report/190_stats.ipynb #c038
@@ -179,13 +173,12 @@ def ratio_interval(
     over,     # (n,) numerators, such as the correctly ranked pairs of a case
     under,    # (n,) denominators, such as its pairs
     patterns, # (n,) of each case
-    level=.95, # coverage
 ) -> Interval: # units counts patterns
     "Jackknife interval of a ratio of sums; raises `ValueError` for fewer than two patterns (ours)."
     unit, group = np.unique(patterns, return_inverse=True)
     a, b = (np.bincount(group, np.asarray(x, float), len(unit)) for x in (over, under))
     without = (a.sum() - a)/(b.sum() - b)
-    return jackknife_interval(float(a.sum()/b.sum()), without, len(group), level)
+    return jackknife_interval(float(a.sum()/b.sum()), without, len(group))
 
 # %% ../../nbs/report/190_stats.ipynb #c050
 def holm(

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ..variants import VARIANTS
+from ..variants import variants_of
 from .cluster import check_workflow, limit_met, slurm_resources
 from .notebooks import executed_path, experiment_path, exported_code
 from .notebooks import run_marker, steady_environment
@@ -27,7 +27,7 @@ from ..store import fingerprint, lock_file, runs_dir
 
 # %% ../../nbs/run/250_graph.ipynb #c005
 TOGETHER = ('domain', 'pool') # stages without a job of their own: made by the job that needs them
-MAIN_VARIANTS = tuple(name for name, variant in VARIANTS.items() if variant.page == 'main')
+MAIN_VARIANTS = variants_of('main')
 
 class Job(NamedTuple):
     "One process of the graph."
@@ -141,7 +141,7 @@ def page_job(
     inputs += [_marker_of(runs_dir(), s, n, parameters) for n in pages_before(name)]
     words = ['modit', 'run', name, '--profile', s.profile, '--fresh']
     if given: words += ['--parameters', parameters]
-    rule = '_'.join(['run', name] + [fingerprint(changed)]*bool(changed))
+    rule = f'run_{name}_{fingerprint(changed)}' if changed else f'run_{name}'
     log = executed_path(s.profile, name, **given)
     return Job(rule, shlex.join(words), _marker_of(runs_dir(), s, name, parameters), inputs, str(log))
 

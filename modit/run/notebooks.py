@@ -230,8 +230,8 @@ def executed_path(
     **parameters, # beyond profile and fresh
 ) -> Path:
     "The path of an experiment's executed notebook."
-    other = _what_differs(name, parameters)
-    stem = '-'.join([experiment_path(name).stem] + [fingerprint(other)]*bool(other))
+    stem, other = experiment_path(name).stem, _what_differs(name, parameters)
+    if other: stem = f'{stem}-{fingerprint(other)}'
     return runs_dir()/profile/'notebooks'/f'{stem}.ipynb'
 
 # %% ../../nbs/run/230_notebooks.ipynb #c053

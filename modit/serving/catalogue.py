@@ -81,13 +81,7 @@ class Catalogue:
     ids: np.ndarray   # (N,) text
     text: np.ndarray  # (N,) text, or None
     index: object     # with `search(queries, k)`
-    table: pd.DataFrame = None # whatever else is known, a row an item; or a function that reads it
-
-    @cached_property
-    def columns(self) -> pd.DataFrame:
-        "What is known of the items, read when it is first asked for."
-        table = self.table() if callable(self.table) else self.table
-        return pd.DataFrame(index=range(len(self.ids))) if table is None else table.reset_index(drop=True)
+    columns: pd.DataFrame # what else is known, a row an item
 
     @cached_property
     def row(self) -> dict:
@@ -96,18 +90,19 @@ class Catalogue:
 
 # %% ../../nbs/serving/256_catalogue.ipynb #c007
 def make_catalogue(
-    domain,      # anything with items (N, d), and ids and text where there are any
+    domain,      # anything with items (N, d), and ids, text and columns where there are any
     kind='flat', # of the index
     index=None,  # an index over the same rows, instead
-    table=None,  # DataFrame with a row an item, or what reads it; None: the domain's, where there is one
 ) -> Catalogue:
     "Items with their names and an index; raises `ValueError` for names that do not fit."
     items = check_embeddings(domain.items, name='items')
     ids = getattr(domain, 'ids', None)
     ids = np.arange(len(items)) if ids is None else np.asarray(ids)
     index = index or VectorIndex(items, OneQuery(items) if kind == 'flat' else kind, block=1)
-    table = getattr(domain, 'columns', None) if table is None else table
-    catalogue = Catalogue(items, ids.astype(str).astype(object), getattr(domain, 'text', None), index, table)
+    columns = getattr(domain, 'columns', None)
+    columns = pd.DataFrame(index=range(len(items))) if columns is None else columns.reset_index(drop=True)
+    text = getattr(domain, 'text', None)
+    catalogue = Catalogue(items, ids.astype(str).astype(object), text, index, columns)
     require(len(ids) == len(items), f'{len(ids)} ids for {len(items)} items; give one an item')
     doubled = len(ids) - len(catalogue.row)
     require(not doubled, f'{doubled} ids name an item twice; name each once')
@@ -153,9 +148,9 @@ def rows_of(
     unknown = [x for x in names if x not in self.row]
     more = f' and {len(unknown) - 1} more' if len(unknown) > 1 else ''
     advice = f'not among the {len(self.ids):,} items; give ids such as {self.ids[0]!r}, or vectors'
-    require(not unknown, f'{what} {"".join(unknown[:1])!r}{more}: {advice}')
+    if unknown: raise ValueError(f'{what} {unknown[0]!r}{more}: {advice}')
     doubled = [x for x, n in Counter(names).items() if n > 1]
-    require(not doubled, f'{what} {"".join(doubled[:1])!r} is given twice; name each once')
+    if doubled: raise ValueError(f'{what} {doubled[0]!r} is given twice; name each once')
     return np.array([self.row[x] for x in names], np.int64)
 
 # %% ../../nbs/serving/256_catalogue.ipynb #n002
@@ -239,7 +234,8 @@ def drop(
     require(kept.any(), 'no item would be left; drop fewer')
     items = np.asarray(self.items)[kept]
     text = None if self.text is None else self.text[kept]
-    return Catalogue(items, self.ids[kept], text, _index_of(self.index, items), self.columns[kept])
+    columns = self.columns[kept].reset_index(drop=True)
+    return Catalogue(items, self.ids[kept], text, _index_of(self.index, items), columns)
 
 # %% ../../nbs/serving/256_catalogue.ipynb #a007
 @patch
@@ -252,7 +248,7 @@ def add(
     d = self.items.shape[1]
     require(new.items.shape[1] == d, f'items of dimension {new.items.shape[1]}, those here have {d}')
     known = [name for name in new.ids if name in self.row]
-    require(not known, f'id {"".join(known[:1])!r} is there already; drop it first, or name the item anew')
+    if known: raise ValueError(f'id {known[0]!r} is there already; drop it first, or name the item anew')
     items = np.concatenate([np.asarray(self.items), np.asarray(new.items)])
     def text(x): return np.full(len(x.ids), '', object) if x.text is None else x.text
     words = None if self.text is None and new.text is None else np.concatenate([text(self), text(new)])

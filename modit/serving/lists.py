@@ -27,7 +27,7 @@ def read_marks(
     marked = table[table.judged.str.strip() != '']
     require(len(marked), f'{path}: no row is judged; {advice}')
     twice = marked.id[marked.id.duplicated()]
-    require(twice.empty, f'{path}: {"".join(twice[:1])!r} is judged twice; leave one of its rows')
+    if len(twice): raise ValueError(f'{path}: {twice.iloc[0]!r} is judged twice; leave one of its rows')
     return dict(zip(marked.id, marked.judged, strict=True))
 
 # %% ../../nbs/serving/263_lists.ipynb #l08r

@@ -154,7 +154,7 @@ def _condition(x): # of a threshold: a number is the least score
     return x if said else f'score>={number_in("threshold", x, -1, 1, wanted)}'
 
 # %% ../../nbs/serving/253_shape.ipynb #s031
-@dataclass(frozen=True)
+@dataclass
 class Shape:
     "What is asked of a list beside its seeds; raises `ValueError` for what cannot be asked."
     where: tuple = ()     # conditions on the items' columns, such as 'price<20'
@@ -174,16 +174,16 @@ class Shape:
         require(one, f'distinct {most!r}: give one column, as {{"shop": 2}}')
         given = isinstance(self.judged, dict)
         require(given, f'judged {self.judged!r}: give marks by id, as {{"shoe-17": 1}}')
-        self.__dict__.update(
-            where=_several('where', self.where),
-            threshold=tuple(map(_condition, _several('threshold', self.threshold))),
-            without=_ids('without', self.without), unlike=_ids('unlike', self.unlike),
-            judged={str(i): number_in(f'judged {i}:', x, -1e9, 1e9, '0, 1 or a score')
-                    for i, x in self.judged.items()},
-            distinct={c: _count(f'distinct {c}:', n) for c, n in most.items()},
-            feedback=self.feedback if self.feedback is None
-            else number_in('feedback', self.feedback, high=10, wanted='a number from 0 to 10'),
-            diversity=number_in('diversity', self.diversity, high=1, wanted='a number from 0 to 1'))
+        self.where = _several('where', self.where)
+        self.threshold = tuple(map(_condition, _several('threshold', self.threshold)))
+        self.without = _ids('without', self.without)
+        self.unlike = _ids('unlike', self.unlike)
+        self.judged = {str(i): number_in(f'judged {i}:', x, -1e9, 1e9, '0, 1 or a score')
+                       for i, x in self.judged.items()}
+        self.distinct = {c: _count(f'distinct {c}:', n) for c, n in most.items()}
+        if self.feedback is not None:
+            self.feedback = number_in('feedback', self.feedback, high=10, wanted='a number from 0 to 10')
+        self.diversity = number_in('diversity', self.diversity, high=1, wanted='a number from 0 to 1')
 
 # %% ../../nbs/serving/253_shape.ipynb #s33a
 MOVES = dict(share=1, step=10, own=10) # what moves a query, beside wishes, and how far at most
@@ -196,7 +196,7 @@ def split_options(
     known = [f.name for f in fields(Shape)]
     other = [name for name in said if name not in (*known, *MOVES)]
     options = ', '.join((*MOVES, *known))
-    require(not other, f'{"".join(other[:1])!r} is no option of a list; the options are {options}')
+    if other: raise ValueError(f'{other[0]!r} is no option of a list; the options are {options}')
     shape = Shape(**{name: said[name] for name in known if name in said})
     def move(name): return number_in(name, said[name], 0, MOVES[name], f'a number from 0 to {MOVES[name]}')
     return shape, {name: move(name) for name in MOVES if name in said}

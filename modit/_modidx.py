@@ -1951,6 +1951,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                         'modit.serving.commands._print_answers': ( 'serving/commands.html#_print_answers',
                                                                                    'modit/serving/commands.py'),
                                         'modit.serving.commands._query': ('serving/commands.html#_query', 'modit/serving/commands.py'),
+                                        'modit.serving.commands._retriever': ( 'serving/commands.html#_retriever',
+                                                                               'modit/serving/commands.py'),
                                         'modit.serving.commands._seeds': ('serving/commands.html#_seeds', 'modit/serving/commands.py'),
                                         'modit.serving.commands._serve': ('serving/commands.html#_serve', 'modit/serving/commands.py'),
                                         'modit.serving.commands._wishes': ('serving/commands.html#_wishes', 'modit/serving/commands.py'),

@@ -106,7 +106,7 @@ def empty(tmp_path_factory):
 
 def test_four_commands_in_an_empty_folder(env, empty, tmp_path):
     place = shutil.copytree(empty, tmp_path/'place')
-    assert 'settings that fit' in run([env/'modit', 'check', 'shoes', '--profile', 'smoke'], place)
+    assert 'settings for it are in' in run([env/'modit', 'check', 'shoes', '--profile', 'smoke'], place)
     said = run([env/'modit', 'fit', 'shoes', '--profile', 'smoke', '--overrides', TINY], place)
     assert 'model in' in said and '%|' not in said
     assert sorted(os.listdir(place)) == ['modit-runs', 'shoes']

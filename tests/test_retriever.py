@@ -461,8 +461,11 @@ def test_the_command_prints_a_list_that_can_be_piped(loaded, shoes):
     told = run.stderr.splitlines()
     assert len(told) == 2 and told[1].startswith('modit: 8 seeds, and shoes reads 6') # and no forecast
     assert told[0].endswith('and its items') # a model keeps nothing elsewhere
-    run = modit('expand', shoes/'model', '--seeds', '-', '--k', 5, stdin='\n'.join(seeds[:6]))
-    assert run.stderr.splitlines()[-1].startswith('modit: of these 5 about')
+    run = modit('expand', shoes/'model', '--seeds', '-', stdin='\n'.join(seeds[:6]))
+    assert run.stderr.splitlines()[-1].startswith(f'modit: of these {loaded.settings.k} about')
+    run = modit('expand', shoes/'model', '--seeds', '-', '--untrained', stdin='\n'.join(seeds[:6]))
+    plain = Retriever.untrained(shoes).expand(seeds[:6])
+    assert [x.split('\t')[0] for x in run.stdout.splitlines()[1:]] == plain.id.tolist()
     moves = dict(share=.3, step=.4, own=.4)
     line = [x for name, value in moves.items() for x in (f'--{name}', value)]
     run = modit('expand', shoes/'model', '--seeds', '-', '--k', 5, *line, stdin='\n'.join(seeds[:6]))

@@ -199,8 +199,8 @@ REFUSED = [
     (b'{"seeds": [[NaN, NaN]]}', ''), (dict(seeds=['shoe 1', 'shoe 1']), 'twice'),
     (dict(seeds=['shoe 1']*1001), 'seeds: 1001 are too many'), (dict(seeds=['shoe 1'], k=0), 'k: 0'),
     (dict(seeds=['shoe 1'], k=-5), 'k: -5'), (dict(seeds=['shoe 1'], k=10**9), 'too many'),
-    (dict(seeds=['shoe 1'], k='ten'), 'k: ten'), (dict(seeds=['shoe 1'], k=2.5), 'k: 2.5'),
-    (dict(seeds=['shoe 1'], k=None), 'k: None'), (dict(seeds=['shoe 1'], wear=1), "'wear' is no option"),
+    (dict(seeds=['shoe 1'], k='ten'), "k: 'ten'"), (dict(seeds=['shoe 1'], k=2.5), 'k: 2.5'),
+    (dict(seeds=['shoe 1'], wear=1), "'wear' is no option"),
     (dict(seeds=['shoe 1'], self=1), 'self'),
     (dict(seeds=['shoe 1'], explain='yes'), "explain 'yes': give true or false"),
     (dict(seeds=['shoe 1'], explain=1), 'explain 1: give true or false'),
@@ -224,7 +224,7 @@ VALUES = {'null': 'null', 'true': 'true', 'text': '"x"', '-1': '-1', '1e999': '1
           '[[]]': '[[]]', '900 deep': '['*900 + ']'*900, '1000 deep': '['*1000 + ']'*1000,
           'large': json.dumps('x'*10**7), 'long': '1'*4000}
 FINE = {('explain', 'true'), ('threshold', '-1'), ('judged', '{}'), ('distinct', '{}'),
-        *[(name, 'null') for name in FIELDS if name not in ('seeds', 'k', 'explain')],
+        *[(name, 'null') for name in FIELDS if name not in ('seeds', 'explain')],
         *[(name, '[]') for name in ('where', 'threshold', 'without', 'unlike')]}
 
 
@@ -329,7 +329,7 @@ def test_without_tornado_the_command_says_what_to_install(shoes, capsys, monkeyp
     monkeypatch.setitem(sys.modules, 'modit.serving.serve', None)
     with pytest.raises(SystemExit): main(['serve', str(shoes)])
     said = capsys.readouterr().err
-    assert "in the clone pip install '.[serve]', elsewhere pip install 'modit[serve]'" in said
+    assert "in the clone run pip install '.[serve]'" in said
 
 
 def test_the_command_prints_or_writes_the_query(shoes, retriever, tmp_path, capsys):

@@ -235,7 +235,9 @@ def test_a_folder_without_a_model_is_measured(shoes):
         said, = set(table[table.split == split].over)
         assert said.startswith(f'{len(cases)} cases of {n} {kind} pattern{"s"*(n > 1)}')
     names, *advice = table.attrs['notes'] # of four rows, and of too few kinds
-    assert [x.partition(':')[0] for x in names.split('; ')] == ways and held_out_words(s, 'shoes') in advice
+    length, *rows = names.split('; ')
+    assert length == f'lists of {s.k} items' and [x.partition(':')[0] for x in rows] == ways
+    assert held_out_words(s, 'shoes') in advice
     notes = table_notes(table, dict(item=s.k, pattern=10*s.k), s)
     assert sum('on kinds seen in training, classifier has the items of average' in x for x in notes) == 1
     assert sum('classifier has' in x for x in notes) == 1
@@ -257,10 +259,12 @@ def test_the_command_answers_without_a_model(quick, shoes):
     lines = run.stdout.splitlines()
     assert len(lines) == 8 and all(line.count('\t') == 4 for line in lines)
     assert [line.split('\t')[0] for line in lines[1:]] == quick.expand(['shoe 1', 'shoe 5'], 7).id.tolist()
-    run = modit(f'expand {shoes} --seeds - --k 2900 | head -n 1', input='shoe 1')
+    run = modit(f'expand {shoes} --seeds - | head -n 1', input='shoe 1')
     said = run.stderr.splitlines()     # what is read, what the list is likely to hold, and no error
     assert 'results are kept in' in said[0] and 'MODIT_RUNS' in said[0]
-    assert run.stdout.startswith('id\t') and len(said) == 2 and 'of these 2900' in said[1]
+    assert run.stdout.startswith('id\t') and len(said) == 2 and f'of these {quick.settings.k} ' in said[1]
+    run = modit(f'expand {shoes} --seeds - --k 2900 | head -n 1', input='shoe 1') # another length
+    assert run.stdout.startswith('id\t') and len(run.stderr.splitlines()) == 1
     run = modit(f'expand {shoes} --seeds - --own -1', input='shoe 1')
     assert run.returncode == 2 and 'own -1.0 is out of range' in run.stderr
 

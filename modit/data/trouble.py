@@ -51,7 +51,7 @@ def _count_problems(positive, known):
     "Messages about labels of one kind only, or too few positives."
     if known and positive in (0, known):
         return [f'{positive} of {known} labels are positive; an attribute has both kinds']
-    least = f'cases of {SHORTEST} items in {FEWEST} patterns take {_LEAST_POSITIVES}'
+    least = f'at least {_LEAST_POSITIVES} are needed, {_LEAST_POSITIVES//FEWEST} in each of {FEWEST} patterns'
     enough = positive >= _LEAST_POSITIVES
     return [] if enough else [f'{positive} positives are too few: {least}; label more items']
 
@@ -92,8 +92,9 @@ def _pattern_problems(names, positive):
     if blank.any():
         return _wrong_rows('items: pattern,', blank, 'blank; give every item one, or leave the column away')
     enough = (names[positive].value_counts() >= SHORTEST).sum()
-    advice = f'it takes {FEWEST}; merge patterns, or leave the column away for k-means'
-    few = f'items: pattern, {enough} of {names.nunique()} patterns have {SHORTEST} positives; {advice}'
+    if not positive.any(): return [] # told of the labels
+    needed = f'{FEWEST} such patterns are needed; merge patterns, or leave the column away for k-means'
+    few = f'items: pattern, {enough} of {names.nunique()} have {SHORTEST} positives or more; {needed}'
     return [] if enough >= FEWEST else [few]
 
 # %% ../../nbs/data/036_trouble.ipynb #c033

@@ -92,6 +92,8 @@ def free_for_model(
     folder = Path(folder)
     taken = folder.exists() and (not folder.is_dir() or any(p.name != '.part' for p in folder.iterdir()))
     require(not taken or (folder/'config.json').exists(), f'{folder} holds other things; name a new folder')
+    home = next(x for x in (folder, *folder.absolute().parents) if x.exists())
+    require(os.access(home, os.W_OK), f'{home} cannot be written to; change its permissions')
     return folder
 
 # %% ../../nbs/serving/254_bundle.ipynb #c042
@@ -115,7 +117,7 @@ def _read_config(folder):
     "The config of a model's folder, hashes checked; raises `ValueError` for a foreign or damaged one."
     path = folder/'config.json'
     inside = folder/'model'
-    near = inside if (inside/'config.json').exists() else 'a folder that modit fit wrote'
+    near = inside if (inside/'config.json').exists() else 'one that modit fit wrote, or one of a domain'
     require(folder.is_dir(), f'{folder}: no such folder; give {near}')
     require(path.exists(), f'{folder} holds no model (no config.json); give {near}')
     try: config = json.loads(path.read_text())
@@ -172,8 +174,8 @@ def read_bundle(
 
 # %% ../../nbs/serving/254_bundle.ipynb #b013
 def find_items(
-    folder, # of a model
+    folder, # of a model, or of a domain
 ):          # folder of a domain, or None
-    "The domain that a model lies in."
-    above = Path(folder).resolve().parent
-    return above if (above/'embeddings.npy').exists() else None
+    "The folder itself if it holds embeddings, else the domain that the model lies in."
+    folder = Path(folder).resolve()
+    return next((x for x in (folder, folder.parent) if (x/'embeddings.npy').exists()), None)

@@ -184,7 +184,7 @@ def table_notes(
 ) -> list:      # of lines
     "What the rows are, which are equal, and what to do where there is no interval."
     known = [f'{name}: {words}' for name, words in _ROWS.items() if name in set(table.what)]
-    lines = ['; '.join(known)]
+    lines = [f'lists of {s.k} items; ' + '; '.join(known)]
     advice = dict(item=seen_words(s), pattern=held_out_words(s, s.domains[0]))
     for split, part in table[table.what.isin(_ROWS)].groupby('split', sort=False):
         where = _WHERE[split].lower()

@@ -105,8 +105,10 @@ def readings(
     worse = 'the tail, which training aims at, is below averaging: expect no gain from training'
     room = _judged(gain, 'whether there is room for a model', 'there is room for a model',
                    worse if gain[0] < -gain[1] else unsure)
-    step = _judged(_gain(hopes.cases, 'tail', 'probe'), 'which is better', 'less than the tail',
-                   'a step along one direction may be as good')
+    tail = _gain(hopes.cases, 'tail', 'probe')
+    above = 'more than the tail, which training aims at: expect no gain from training'
+    step = _judged(tail, 'which is better', 'less than the tail',
+                   above if tail[0] < -tail[1] else 'a step along one direction may be as good')
     over = in_cases(hopes.cases.pattern[hopes.cases.method == 'average'], hopes.facts['trained'])
     return [f'{base:.1%} of the items are positive, and {near:.1%} of the neighbours of positives: '
             f'the embedding {sees} the attribute',
@@ -131,7 +133,8 @@ def _measured(domain, s):
     corpus = prepare_corpus(domain, s)
     for role in ROLES[1:4]: sample_cases(corpus, role, 1, s)
     few = held_out_words(s, corpus.name)
-    return readings(expect(corpus, s)) + [few]*bool(few)
+    lines = readings(expect(corpus, s))
+    return [*lines, few] if few else lines
 
 # %% ../../nbs/serving/259_check.ipynb #c041
 def check_folder(
@@ -157,7 +160,7 @@ def check_folder(
         domain = replace(read_folder(path, scorer != 'column'), name=domain_name(path))
         write_facts(path, propose(domain) | read_facts(path))
         s = settings_of(path, profile, scorers=[scorer])
-        lines += [_contents(domain), f'settings that fit are in {path}/{FACTS}; change them there']
+        lines += [_contents(domain), f'settings for it are in {path}/{FACTS}; change them there']
         end = f'to train with these settings: modit fit {path} --profile {profile}'
         if scorer == 'column': lines += [*_measured(domain, s), end]
         else: lines.append(f'labels come from {scorer}, and each may cost: nothing is measured')

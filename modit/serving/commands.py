@@ -81,12 +81,15 @@ def _fit(
     fit(folder, profile, variant, **read_json('--overrides', overrides))
 
 # %% ../../nbs/serving/271_commands.ipynb #c046
-def _evaluate(model:_Model, items:_Items=None, share:_Share=None, step:_Step=None, own:_Own=None):
+def _evaluate(
+    model:_Model, items:_Items=None, share:_Share=None, step:_Step=None, own:_Own=None,
+    k:int=None, # items of a list; by default k of domain.ini
+):
     "score a model, or a folder without a model, on held-out cases"
     given = dict(share=share, step=step, own=own)
     from modit.serving.fit import evaluate
     asked = {name: value for name, value in given.items() if value is not None}
-    table = evaluate(model, items, asked)
+    table = evaluate(model, items, asked, **({} if k is None else dict(k=k)))
     print(table.to_string(index=False), flush=True)
     for line in table.attrs['notes']: print(f'modit: {line}', file=sys.stderr)
 
@@ -102,10 +105,19 @@ def _wishes(where, threshold, without, unlike, judged, feedback, distinct, diver
 
 # %% ../../nbs/serving/271_commands.ipynb #s271
 def _kept(model): # where the results of a folder without a model are kept, as words behind a line
-    bare = Path(model, 'embeddings.npy').exists() and not Path(model, 'model').exists()
+    bare = Path(model, 'embeddings.npy').exists() and not Path(model, 'model', 'config.json').exists()
     place = runs_dir([Path(model).resolve()])
     return f'; results are kept in {place}, or where MODIT_RUNS says' if bare else ''
 
+def _retriever(model, items, untrained): # of a model or a folder, or of the model's folder without it
+    from modit.serving.bundle import find_items
+    from modit.serving.retriever import Retriever
+    if not untrained: return Retriever.load(model, items)
+    require(find_items(model), f'{model}: no embeddings there; --untrained needs the folder of a domain')
+    made = Retriever.untrained(find_items(model))
+    return made.over(items) if items else made
+
+# %% ../../nbs/serving/271_commands.ipynb #s271b
 def _print_answers(retriever, path, **usual): # a line for each of a file of JSON lines
     from modit.serving.lists import answer_line
     require(path == '-' or Path(path).is_file(), f'--lists {path}: no such file; give one of JSON lines')
@@ -123,7 +135,7 @@ def _expand(
     model:_Model,
     seeds:_Seeds=None,
     items:_Items=None,
-    k:int=100,       # items to print
+    k:int=None,      # items to print; by default k of domain.ini
     scale:float=None, # guidance scale; by default that of the settings
     share:_Share=None, step:_Step=None, own:_Own=None,
     where:_Conditions=None,     # on columns of the items: 'price<20' 'shop=north|south'
@@ -137,6 +149,7 @@ def _expand(
     explain:bool=False,   # say what of each score came from where
     add:str=None,         # a folder of more items to search
     lists:str=None,       # JSON lines, an object of seeds and options each; -: stdin
+    untrained:bool=False, # as if there were no model
 ):
     "print more items of the seeds' kind that have the attribute; a trained model is not needed"
     require((seeds is None) != (lists is None), 'what to expand: give --seeds, or --lists')
@@ -144,8 +157,7 @@ def _expand(
     wishes = _wishes(where, threshold, without, unlike, judged, feedback, distinct, diversity)
     print(f'modit: reading {model} and its items{_kept(model)}', file=sys.stderr, flush=True)
     from modit.serving.catalogue import read_items
-    from modit.serving.retriever import Retriever
-    retriever = Retriever.load(model, items)
+    retriever = _retriever(model, items, untrained)
     require(retriever.catalogue, f'{retriever.name}: no items to search; give --items')
     if add: retriever = retriever.over(retriever.catalogue.add(read_items(add)))
     options = dict(k=k, scale=scale, explain=explain, share=share, step=step, own=own) | wishes
@@ -165,17 +177,18 @@ def _query(
     scale:float=None, # guidance scale; by default that of the settings
     share:_Share=None, step:_Step=None, own:_Own=None,
     out:str=None,     # a .npy file to write instead
+    untrained:bool=False, # as if there were no model
 ):
     "print the vector that expand searches with, as JSON"
     require(seeds, 'what to make a query of: give --seeds')
     require(out is None or out.endswith('.npy'), f'--out {out}: give a name that ends in .npy')
-    from modit.serving.retriever import Retriever
-    vector = Retriever.load(model, items).query(_seeds(seeds), scale, share=share, step=step, own=own)
+    retriever = _retriever(model, items, untrained)
+    vector = retriever.query(_seeds(seeds), scale, share=share, step=step, own=own)
     if not out: return print(json.dumps([float(f'{x:.9g}') for x in vector]))
     with whole_file(Path(out)) as f: write_array(f, vector)
 
 # %% ../../nbs/serving/271_commands.ipynb #v272
-_SERVE = "in the clone pip install '.[serve]', elsewhere pip install 'modit[serve]'"
+_SERVE = "in the clone run pip install '.[serve]'"
 
 def _serve(
     model:_Model, items:_Items=None,

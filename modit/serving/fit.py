@@ -179,7 +179,7 @@ def evaluate(
     shape, asked = split_options(asked or {})
     require(not shape, 'asked: only moves are measured; give share, step or own')
     require(retriever.model or not asked.get('share'), f'{retriever.name} has no policy; leave share away')
-    folder = items or (model if (Path(model)/'embeddings.npy').exists() else find_items(model))
+    folder = items or find_items(model)
     require(folder, f'{model} lies in no domain\'s folder; name the folder of its items')
     s = override(retriever.settings, folders=[str(find_folder(folder))], **overrides)
     if overrides and not retriever.model: retriever = stored_retriever(s, retriever.name, None)

@@ -58,6 +58,7 @@ def propose(
     k = _within((typical - length)//10*10, 10, 50)
     held = int((counts >= length + k).sum())
     fewest = FEW if held >= 4*FEW else 1
+    rich = int((counts >= 3*length).sum())
     tail = length//4
     rows = _within(positives, 1000, 10_000)
     return dict(clusters=clusters, heldout_clusters=_within(min(clusters/5, held/2), fewest, 50),
@@ -65,7 +66,7 @@ def propose(
                 normal_share=.2 if domain.labelled.all() else 0., repetition=1 if rows >= 2000 else 3,
                 sft_epochs=1 if rows >= 2000 else 2, k=k, seq_len=length, prefix_len=length - tail,
                 tail_depths=tuple(range(1, tail + 1)), anchors=_within(len(domain.items)//3, 400, 4000),
-                heldout_positives=length + k, train_positives=3*length)
+                heldout_positives=length + k, train_positives=3*length if rich >= 4*FEW else 5*length//2)
 
 # %% ../../nbs/serving/155_proposal.ipynb #7fa8eb39
 def domain_name(

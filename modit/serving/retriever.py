@@ -73,10 +73,7 @@ class Retriever:
         """
         return x @ self.facts['probe'] + self.facts['bias']
 
-    def save(
-        self,
-        folder, # made, or an older model in it replaced
-    ): # the folder
+    def save(self, folder:Path) -> Path: # made, or an older model in it replaced
         """Write the model; raises `ValueError` for a folder of other things.
 
         >>> sorted(path.name for path in shoes.save('model').iterdir())
@@ -215,7 +212,7 @@ def query(
 def expand(
     self:Retriever,
     seeds,      # 1 to m ids or vectors; of more, the policy reads m
-    k=100,      # items to return
+    k=None,     # items to return; by default the domain's k
     scale=None, # guidance scale, by default the serving scale
     explain=False, # add a column for each part of the score
     **options,  # share, step and own, else as validation chose for the kind; and wishes of page shape
@@ -226,6 +223,7 @@ def expand(
     ['id', 'score', 'density', 'pattern']
     """
     require(self.catalogue, f'{self.name}: no items to search; load it with items')
+    k = self.settings.k if k is None else k
     x, rows, shape, moves, parts = self._question(seeds, scale, options)
     scores, ids = shaped_list(shape, self.catalogue, sum(parts.values()), k, x, rows, self.density)
     items = self.catalogue.items[ids]
@@ -233,7 +231,8 @@ def expand(
     near = self.patterns[nearest_centroid(items, self.facts['centroids'])]
     table['pattern'] = known(self.catalogue.columns, 'pattern', ids, near)
     if explain: table = table.join(score_parts(items, parts))
-    usual = not shape and scale is None and moves in map(only_moves, self.about['moves']['served'].values())
+    served = moves in map(only_moves, self.about['moves']['served'].values())
+    usual = served and not shape and scale is None and k == self.settings.k # as it was fitted
     facts = self.about.get('forecast', {}) if usual else {}
     table.attrs.update(moves=moves, forecast=list_forecast(facts, items, scores, table.density, x))
     return table if self.catalogue.text is None else table.assign(text=self.catalogue.text[ids])
@@ -252,13 +251,13 @@ def load(
     >>> shoes.about['stage']
     'sft'
     """
-    folder = Path(folder)
-    bare = (folder/'embeddings.npy').exists()
-    if items is None: items = folder if bare else find_items(folder)
-    made = cls.untrained(folder) if bare and not (folder/'model').exists() else None
-    if made: return made if items is folder and index is None else made.over(items, index)
+    bare = Path(folder, 'embeddings.npy').exists()
+    inside = Path(folder, 'model')
     needed = 'items', 'items_key', 'moves', 'trained', 'probe', 'bias', 'centroids'
-    return cls(**read_bundle(folder/'model' if bare else folder, needed)).over(items, index)
+    if bare and not (inside/'config.json').exists(): made = cls.untrained(folder)
+    else: made = cls(**read_bundle(inside if bare else Path(folder), needed))
+    if made.catalogue and items is None and index is None: return made
+    return made.over(find_items(folder) if items is None else items, index)
 
 # %% ../../nbs/serving/257_retriever.ipynb #c051
 @patch

@@ -205,7 +205,8 @@ def make_server(
 
 # %% ../../nbs/serving/267_serve.ipynb #s027
 async def _listen(server, host, port):
-    sockets = bind_sockets(port, host)
+    try: sockets = bind_sockets(port, host)
+    except OSError as e: raise ValueError(f'port {port}: {e.strerror}; give another, or 0') from None
     server.add_sockets(sockets)
     shown = f'[{host}]' if ':' in host else host
     print(f'modit: open http://{shown}:{sockets[0].getsockname()[1]}/ (Ctrl-C stops)', flush=True)
@@ -223,5 +224,5 @@ def serve(
     check_address(host, token)
     retriever = Retriever.load(model, items)
     require(retriever.catalogue, f'{retriever.name}: no items to search; give --items')
-    folder = items or (model if (Path(model)/'embeddings.npy').exists() else find_items(model))
+    folder = items or find_items(model)
     asyncio.run(_listen(make_server(retriever, folder, token), host, port))

@@ -243,7 +243,7 @@ def shaped_list(
 ) -> tuple[np.ndarray, np.ndarray]: # scores, rows, best first; fewer than k where there are no more
     "The list that was asked for, exactly; by the index where nothing was; raises `ValueError`."
     whole = isinstance(k, int | np.integer) and not isinstance(k, bool)
-    require(whole and k >= 1, f'k: {k} items asked; give a number 1 or more')
+    require(whole and k >= 1, f'k: {k!r} items asked; give a whole number, 1 or more')
     if not shape: return catalogue.nearest(query[None], k, x, rows)
     left = _left(shape, catalogue, query, x, rows, density)
     asked = catalogue.items, query, k*(POOL if shape.diversity else 1), left

@@ -49,7 +49,7 @@ _HOME = dict( # name: the module that defines it
     labelled_pool='candidates', hppo='rounds', VARIANTS='variants',
     sample_cases='evaluation', average_pool='evaluation', serve='evaluation',
     score_cases='evaluation', evaluate='evaluation',
-    write_folder='data.folder', write_table='data.folder', own_domain='run.pipeline',
+    write_folder='data.folder', write_table='data.folder', own_domain='data.scorer',
     check_folder='serving.check', settings_of='serving.proposal', fit='serving.fit',
     Retriever='serving.retriever')
 __all__ = [*_HOME]

@@ -1786,7 +1786,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                     'modit.run.pipeline.make_stage': ('run/pipeline.html#make_stage', 'modit/run/pipeline.py'),
                                     'modit.run.pipeline.maker_of': ('run/pipeline.html#maker_of', 'modit/run/pipeline.py'),
                                     'modit.run.pipeline.one_at_a_time': ('run/pipeline.html#one_at_a_time', 'modit/run/pipeline.py'),
-                                    'modit.run.pipeline.own_domain': ('run/pipeline.html#own_domain', 'modit/run/pipeline.py'),
                                     'modit.run.pipeline.preference_settings': ( 'run/pipeline.html#preference_settings',
                                                                                 'modit/run/pipeline.py'),
                                     'modit.run.pipeline.save_model': ('run/pipeline.html#save_model', 'modit/run/pipeline.py'),

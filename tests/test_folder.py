@@ -18,7 +18,7 @@ import torch
 
 from conftest import ROOT, environment
 from modit.run import pipeline, stages
-from modit.run.pipeline import own_domain
+from modit.data.scorer import own_domain
 from modit.cli.command import main
 from modit.data.folder import (FolderDomain, find_folder, folder_key, open_embeddings, problems, read_facts,
                                read_folder, write_folder, write_table)

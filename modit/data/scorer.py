@@ -200,13 +200,18 @@ def own_domain(
     name:str,   # domain
     rows=None,  # file for normalised items, if the folder's are not of unit length; None: memory
 ):              # FolderDomain
-    "A domain read from your own folder; `ValueError` for an invalid folder or settings that do not fit it."
+    """A domain read from your own folder; `ValueError` for an invalid folder or settings that do not fit it.
+
+    >>> own = modit.settings_of('shoes', 'smoke')
+    >>> modit.own_domain(own, 'shoes').ids[:2].tolist()
+    ['shoe0', 'shoe1']
+    """
     scorer = scorer_of(s, name)
     domain = read_folder(s.of('folders', name), scorer is not None, rows)
     (n, dim), expected = domain.items.shape, (s.of('items', name), s.dim)
     fit = f'{name}: {n} items of dimension {dim}, and settings for {expected[0]} of {expected[1]}'
     require((n, dim) == expected, f'{fit}; take settings_of (page proposal)')
-    return replace(domain, scorer=scorer)
+    return replace(domain, scorer=scorer, name=name) # whatever its folder is called
 
 # %% ../../nbs/data/038_scorer.ipynb #c040
 def own_facts(s, name): return [folder_key(s.of('folders', name)), s.of('scorers', name) or 'column']

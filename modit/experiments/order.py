@@ -105,7 +105,7 @@ def claims(scores:dict, p:Page) -> list: # rows of the ledger
     if 'ascending' not in p.orders: return found
     found.append(judge('C10', above(cases, ('pretrained', 'cpt'), p.s)))
     if 'item' not in p.splits: return found
-    gain = relative_gains(cases.query('split == "item"'), 'ascending', 'pretrained')
+    gain = relative_gains(cases.query('split == "item"'), 'ascending', 'pretrained', p.s)
     return [*found, judge('C33', range_claim(gain, *RANGES['C33']))]
 
 # %% ../../nbs/experiments/330_order.ipynb #r033
@@ -113,7 +113,7 @@ def reasons(scores:dict, p:Page) -> dict: # claim -> fields
     "C33: a small denominator, where it misses."
     if 'item' not in p.splits: return {}
     items = scores['order'].query('split == "item"')
-    found = range_claim(relative_gains(items, 'ascending', 'pretrained'), *RANGES['C33'])
+    found = range_claim(relative_gains(items, 'ascending', 'pretrained', p.s), *RANGES['C33'])
     rows = paired(items, 'ascending', 'pretrained')
     rows = rows.assign(gain=rows.a - rows.b, cases=1)
     base, gain = (shares(rows, column, 'cases') for column in ('b', 'gain'))

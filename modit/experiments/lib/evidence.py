@@ -16,7 +16,7 @@ from scipy.stats import norm
 
 from ...report.looks import look
 from ...report.report import read_reported
-from ...report.stats import ratio_interval
+from ...report.stats import cluster_interval, paired_bootstrap, ratio_interval
 from ...report.ledger import because
 from ...report.verdicts import contrast, paired, power
 from ...settings import Settings, require
@@ -155,10 +155,13 @@ def above(
 def relative_gains(
     cases,        # per-case scores of both methods
     a:str, b:str, # methods
+    s:Settings,   # resamples
 ) -> pd.DataFrame: # domain, split, estimate, low, high, n
-    "Mean Joint of a minus that of b, divided by that of b, in every cell, with intervals over patterns."
+    "Mean Joint of a minus that of b, divided by that of b, in every cell."
     found = []
     for (domain, split), rows in paired(cases, a, b).groupby(['domain', 'split']):
-        x = ratio_interval(rows.a - rows.b, rows.b, rows.pattern)
-        found.append(dict(domain=domain, split=split, estimate=x.estimate, low=x.low, high=x.high, n=x.n))
+        if split == 'item': x = paired_bootstrap(rows.a, rows.b, resamples=s.resamples)
+        else: x = cluster_interval(rows.a, rows.b, rows.pattern)
+        ends = {name: getattr(x, name)/rows.b.mean() for name in ('estimate', 'low', 'high')}
+        found.append(dict(domain=domain, split=split, **ends, n=x.n))
     return pd.DataFrame(found)

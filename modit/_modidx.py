@@ -2042,6 +2042,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                          'modit.serving.retriever.stored_retriever': ( 'serving/retriever.html#stored_retriever',
                                                                                        'modit/serving/retriever.py')},
             'modit.serving.rivals': { 'modit.serving.rivals._marked': ('serving/rivals.html#_marked', 'modit/serving/rivals.py'),
+                                      'modit.serving.rivals._pays': ('serving/rivals.html#_pays', 'modit/serving/rivals.py'),
                                       'modit.serving.rivals._served_lists': ( 'serving/rivals.html#_served_lists',
                                                                               'modit/serving/rivals.py'),
                                       'modit.serving.rivals.choose_depth': ('serving/rivals.html#choose_depth', 'modit/serving/rivals.py'),

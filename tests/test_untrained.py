@@ -129,7 +129,8 @@ def test_the_chosen_move_is_the_best_on_offer(corpus):
 
 def test_a_policy_has_no_share_where_few_new_kinds_validate(corpus, monkeypatch):
     s = load_settings('smoke')
-    def by_share(corpus, cases, parts, offers, k): return offers.share.to_numpy()[None] # the policy is best
+    def by_share(corpus, cases, parts, offers, k): # the policy is best
+        return np.repeat(offers.share.to_numpy()[None], len(cases), 0)
     monkeypatch.setattr(rivals, 'parts_of', lambda *given: {})
     monkeypatch.setattr(rivals, 'joint_of_moves', by_share)
     new = len(set(rivals.validation_cases(corpus, s)['pattern'].pattern))
@@ -138,6 +139,21 @@ def test_a_policy_has_no_share_where_few_new_kinds_validate(corpus, monkeypatch)
         served = rivals.choose_moves(corpus, s, object())['served']
         assert served['item']['share'] == 1. and served['pattern']['share'] == share
 
+
+
+def test_a_policy_has_no_share_where_its_lead_is_noise(corpus, monkeypatch):
+    s = load_settings('smoke')
+    monkeypatch.setattr(rivals, 'parts_of', lambda *given: {})
+    monkeypatch.setattr(rivals, 'FEW', 2)
+    for lead, share in ((.02, 0.), (20., 1.)):
+        def by_share(corpus, cases, parts, offers, k, lead=lead):
+            side = (-1.)**np.unique(cases.pattern, return_inverse=True)[1] # for one kind, against the next
+            return (lead + side[:, None])*offers.share.to_numpy()
+        monkeypatch.setattr(rivals, 'joint_of_moves', by_share)
+        served = rivals.choose_moves(corpus, s, object())['served']
+        kinds = {split: len(set(x.pattern)) for split, x in rivals.validation_cases(corpus, s).items()}
+        judged = [split for split, n in kinds.items() if n >= rivals.FEW]
+        assert judged and {served[split]['share'] for split in judged} == {share}, kinds
 
 def test_the_classifier_sorts_the_averages_neighbours(corpus):
     s = load_settings('smoke')

@@ -18,6 +18,7 @@ from ..evaluation import average_pool, sample_cases, serve
 from ..metrics import score_queries
 from ..ordering import trained_patterns
 from ..patterns import ROLES
+from ..report.stats import cluster_interval
 from ..retrieval import Flat, search
 from .proposal import FEW
 from .forecast import coverage, fit_forecast, list_facts
@@ -95,21 +96,26 @@ def validation_cases(
     return {split: part if len(part) else cases[:most] for split, part in parts.items()}
 
 # %% ../../nbs/serving/251_rivals.ipynb #r016
+def _pays(joint, table, pattern): # of cases (n, moves), their means, (n,): is a share of the policy better
+    best, alone = table.joint.argmax(), table.joint[table.share == 0].argmax() # the first rows have no share
+    return len(set(pattern)) < FEW or cluster_interval(joint[:, best], joint[:, alone], pattern).low > 0
+
 def choose_moves(
     corpus, # Corpus
     s:Settings, # of the run
     model=None, # a policy
 ) -> dict: # way (served, untrained) -> split -> share, step, own, joint, patterns
-    "The moves of the highest validation Joint, with the policy and without; the smallest share among equals."
+    "The moves of the highest validation Joint, without the policy and with it where that pays (ours)."
     offers = OFFERS if model else OFFERS[OFFERS.share == 0]
     chosen = dict(served={}, untrained={})
     trained = trained_patterns(corpus, s)
     for split, cases in validation_cases(corpus, s).items():
-        joint = joint_of_moves(corpus, cases, parts_of(corpus, cases, s, model), offers, s.k).mean(0)
-        table = offers.assign(joint=joint.round(6), patterns=len(set(cases.pattern)))
+        joint = joint_of_moves(corpus, cases, parts_of(corpus, cases, s, model), offers, s.k)
+        table = offers.assign(joint=joint.mean(0).round(6), patterns=len(set(cases.pattern)))
         alone = table[table.share == 0]
         few = split == 'pattern' and len(set(cases.pattern) - set(trained)) < FEW
-        for way, rows in dict(served=alone if few else table, untrained=alone).items():
+        served = table if not few and _pays(joint, table, cases.pattern) else alone
+        for way, rows in dict(served=served, untrained=alone).items():
             chosen[way][split] = rows.loc[rows.joint.idxmax()].to_dict()
     return chosen
 

@@ -127,14 +127,14 @@ def losses():
     plain = tried.query('score_scale == 1 and anchor_scale == 1')
     assert plain.beta[plain.gain.idxmax()] == 16
     return [f'as the paper prints it gains {100*printed.max():.1f} points of Joint over MO-DiT, '
-            f'{100*plain.gain.max():.1f} at a higher temperature, ours {100*ours:.1f}',
+            f'with stronger preferences {100*plain.gain.max():.1f}, ours {100*ours:.1f}',
             f'without these labels the gain on validation is {100*unseen:.1f} instead of {100*ours:.1f}']
 
 
 def drifting():
     cells = pd.read_csv(ROOT/'figures'/'mini'/'claim-cells.csv').query('id == "B25"')
     above, below = (cells.low > 0).sum(), (cells.high < 0).sum()
-    counts = f'raises Joint in {above} of {len(cells)} cells, lowers Joint in {below}'
+    counts = f'raises Joint in {above} of {len(cells)} cells, and lowers it in {below}'
     return [f'In training that is made to drift (Same collapses) the filter {counts}']
 
 
@@ -208,7 +208,7 @@ def scale():
 
 def least():
     from modit.data.trouble import _LEAST_POSITIVES
-    return [f'{_LEAST_POSITIVES} positives are the least']
+    return [f'At least {_LEAST_POSITIVES} items must be positive']
 
 
 def deviations():

@@ -415,8 +415,9 @@ def test_the_page_in_a_browser(browser, port, retriever):
     assert browser.evaluate('document.getElementById("seeds").value').split('\n') == seeds
     assert BAD in browser.evaluate('document.querySelector("#found").textContent')  # as text
     found = press(browser, 'go')
-    assert found == retriever.expand(seeds, 20).id.tolist()
-    browser.wait(lambda: browser.evaluate('document.querySelectorAll("#list img").length == 20'))
+    assert found == retriever.expand(seeds).id.tolist()
+    count = f'document.querySelectorAll("#list img").length == {len(found)}'
+    browser.wait(lambda: browser.evaluate(count))
     browser.wait(lambda: browser.evaluate('[...document.images].every(x => x.naturalWidth)'))
     assert BAD in browser.evaluate('document.querySelector("#list tr").lastChild.textContent')
     assert browser.evaluate('document.getElementById("again").disabled')
@@ -425,14 +426,14 @@ def test_the_page_in_a_browser(browser, port, retriever):
     boxes = 'document.querySelectorAll("#list tr")[{}].querySelectorAll("input")[{}].click()'
     for row, mark in ((0, 0), (1, 0), (1, 1)): browser.evaluate(boxes.format(row, mark))  # the last counts
     again = press(browser, 'again')
-    assert again == retriever.expand(seeds, 20, judged={found[0]: 1, found[1]: 0}).id.tolist()
+    assert again == retriever.expand(seeds, judged={found[0]: 1, found[1]: 0}).id.tolist()
     assert not {*found[:2]} & {*again}
     assert press(browser, 'go') == found  # begins anew
     for row in (0, 2): browser.evaluate(boxes.format(row, 0))
-    assert press(browser, 'again') == retriever.expand([*seeds, found[0], found[2]], 20).id.tolist()
+    assert press(browser, 'again') == retriever.expand([*seeds, found[0], found[2]]).id.tolist()
 
     value(browser, 'step', '2')
-    assert press(browser, 'go') == retriever.expand(seeds, 20, step=2.).id.tolist()
+    assert press(browser, 'go') == retriever.expand(seeds, step=2.).id.tolist()
     value(browser, 'seeds', 'boot')
     press(browser, 'go')
     assert 'not among' in browser.evaluate('document.querySelector("#said.wrong").textContent')
@@ -448,7 +449,7 @@ def test_the_page_asks_for_the_token(browser, guarded, retriever):
     value(browser, 'token', TOKEN, 'change')
     browser.wait(lambda: browser.evaluate('document.getElementById("name").textContent'))
     value(browser, 'seeds', 'shoe 7')
-    assert press(browser, 'go') == retriever.expand(['shoe 7'], 20).id.tolist()
+    assert press(browser, 'go') == retriever.expand(['shoe 7']).id.tolist()
     assert TOKEN not in browser.evaluate('location.href')
 
 

@@ -113,8 +113,9 @@ def _retriever(model, items, untrained): # of a model or a folder, or of the mod
     from modit.serving.bundle import find_items
     from modit.serving.retriever import Retriever
     if not untrained: return Retriever.load(model, items)
-    require(find_items(model), f'{model}: no embeddings there; --untrained needs the folder of a domain')
-    made = Retriever.untrained(find_items(model))
+    home = Path(model).is_dir() and find_items(model)
+    require(home, f'{model}: no embeddings there; --untrained needs the folder of a domain')
+    made = Retriever.untrained(home)
     return made.over(items) if items else made
 
 # %% ../../nbs/serving/271_commands.ipynb #s271b

@@ -182,7 +182,7 @@ def evaluate(
     folder = items or find_items(model)
     require(folder, f'{model} lies in no domain\'s folder; name the folder of its items')
     s = override(retriever.settings, folders=[str(find_folder(folder))], **overrides)
-    if overrides and not retriever.model: retriever = stored_retriever(s, retriever.name, None)
+    if overrides.keys() - {'k'} and not retriever.model: retriever = stored_retriever(s, retriever.name, None)
     corpus = get_corpus(s, check_stage(s, 'corpus', retriever.name))
     same = _split_key(corpus) == retriever.about.get('split_key') or not retriever.model
     changed = 'items, labels or settings are not those it was fitted on'

@@ -206,7 +206,7 @@ def make_server(
 # %% ../../nbs/serving/267_serve.ipynb #s027
 async def _listen(server, host, port):
     try: sockets = bind_sockets(port, host)
-    except OSError as e: raise ValueError(f'port {port}: {e.strerror}; give another, or 0') from None
+    except OSError as e: raise ValueError(f'{host}, port {port}: {e.strerror}') from None
     server.add_sockets(sockets)
     shown = f'[{host}]' if ':' in host else host
     print(f'modit: open http://{shown}:{sockets[0].getsockname()[1]}/ (Ctrl-C stops)', flush=True)

@@ -209,7 +209,9 @@ async def _listen(server, host, port):
     except OSError as e: raise ValueError(f'{host}, port {port}: {e.strerror}') from None
     server.add_sockets(sockets)
     shown = f'[{host}]' if ':' in host else host
-    print(f'modit: open http://{shown}:{sockets[0].getsockname()[1]}/ (Ctrl-C stops)', flush=True)
+    place = f'http://{shown}:{sockets[0].getsockname()[1]}/'
+    asked = json.dumps(dict(seeds=['ID']))
+    print(f"modit: open {place} (Ctrl-C stops), or ask: curl {place}expand -d '{asked}'", flush=True)
     await asyncio.Event().wait()
 
 # %% ../../nbs/serving/267_serve.ipynb #s27b

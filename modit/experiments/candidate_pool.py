@@ -81,8 +81,8 @@ def draw_exchange(
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "What each pool gains in Joint and pays in Same, against SFT (fig-cand, ours)."
     cases = scores['candidate_pool']
-    ways = ['Joint, against SFT\n(points)'], 2.7, 'Same, against SFT (points)'
-    fig, axes = panels(p.domains, *ways, sharex=True, sharey=True)
+    ylabels = ['Joint, against SFT\n(points)']
+    fig, axes = panels(p.domains, ylabels, 2.7, 'Same, against SFT (points)', sharex=True, sharey=True)
     for ax, name in zip(axes[0], p.domains, strict=True):
         ax.axhline(0, c='0.6', lw=.8)
         ax.axvline(0, c='0.6', lw=.8)

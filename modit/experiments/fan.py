@@ -10,11 +10,11 @@ import pandas as pd
 
 from ..baselines import own_direction
 from ..evaluation import average_pool, sample_cases, score_cases, serve, with_serving_scale
+from .lib.evidence import winners_ahead
 from .lib.panels import panels
 from .lib.steps import AROUND, prefer_steps, with_steps
 from ..flow import guided_by
 from ..ordering import Cases, Corpus
-from ..pairs import margin_pairs
 from ..report.looks import BLUE, GREY, SKY, Look, legend_of
 from ..report.report import Table, by_method
 from ..report.verdicts import contrasts
@@ -92,10 +92,7 @@ def pair_facts(
     s:Settings, # margin
 ) -> dict:     # of one row
     "What winners have in common that losers lack."
-    win, losers = margin_pairs(pool.joint, pool.same, s.margin)
-    rows = np.flatnonzero(losers.any(1))
-    share = losers[rows]/losers[rows].sum(1, keepdims=True)
-    def lead(x): return x[rows, win[rows]] - np.einsum('nc,nc...->n...', share, x[rows])
+    rows, lead = winners_ahead(pool, s)
     d = lead(pool.candidates)
     n = len(rows)
     length = np.linalg.norm(d, axis=1)

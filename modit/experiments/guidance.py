@@ -2,8 +2,8 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'SPLIT_LOOKS', 'fan_rows', 'last_fan', 'all_fans', 'grid', 'at', 'serve_grid', 'serve_chosen',
-           'run', 'draw_rounds', 'by_round', 'against_default', 'plot', 'each_at_its_own', 'table', 'calibration',
-           'claims', 'reasons']
+           'unguided_cpt', 'run', 'draw_rounds', 'by_round', 'against_default', 'plot', 'each_at_its_own', 'table',
+           'calibration', 'claims', 'reasons']
 
 # %% ../../nbs/experiments/390_guidance.ipynb #c004
 from functools import partial
@@ -12,6 +12,7 @@ import pandas as pd
 
 from ..candidates import fan_candidates, label_pool
 from ..evaluation import serve
+from .lib.evidence import at_own_scale
 from .lib.panels import legend_beside, panels
 from ..index.audit import audit_labels
 from ..ordering import training_cases
@@ -25,7 +26,7 @@ from ..run.page import Page
 
 # %% ../../nbs/experiments/390_guidance.ipynb #c007
 READS = ('validation',)
-SCORES = ('guidance', 'guidance_rounds', 'guidance_chosen')
+SCORES = ('guidance', 'guidance_rounds', 'guidance_chosen', 'guidance_cpt')
 
 def fan_rows(
     p:Page, # the run
@@ -98,23 +99,30 @@ def serve_chosen(
     variant:str, # the one that is HPPO there
 ) -> pd.DataFrame: # rows of `evaluate` with scale and valid_joint
     "Serve SFT and HPPO, each at the scale that is best for it on validation."
+    stages = dict(sft='sft', hppo=variant)
+    models = {f'{policy} chosen': get_model(p.s, stage, domain) for policy, stage in stages.items()}
+    return at_own_scale(p, get_corpus(p.s, domain), models, grid(p))
+
+# %% ../../nbs/experiments/390_guidance.ipynb #a390c002
+def unguided_cpt(
+    p:Page, # the run
+    domain:str, # domain
+) -> pd.DataFrame: # rows of `evaluate`
+    "Serve the model of continuation pretraining without guidance."
     corpus = get_corpus(p.s, domain)
-    scales = [dict(scale=x) for x in grid(p)]
-    rows = []
-    for policy, stage in dict(sft='sft', hppo=variant).items():
-        answer = partial(serve, get_model(p.s, stage, domain), corpus, s=p.s)
-        rows.append(p.score_chosen(corpus, f'{policy} chosen', answer, scales))
-    return pd.concat(rows, ignore_index=True)
+    answer = partial(serve, get_model(p.s, 'cpt'), corpus, s=p.s, scale=1.)
+    return p.score(corpus, {at('cpt', 1): answer}, most=p.s.density_cases)
 
 # %% ../../nbs/experiments/390_guidance.ipynb #c018
 def run(
     p:Page, # the run
-):         # guidance, guidance_chosen: per-case scores with the scale; guidance_rounds: the fan's means
+) -> dict: # guidance_rounds: the fan's means; per-case scores: guidance, guidance_chosen, guidance_cpt
     "Measure the scales on the fans of training and on the test cases."
     best = best_variants(p.read_other('validation'))
     served = pd.concat([serve_grid(p, name, best[name]) for name in p.domains], ignore_index=True)
     chosen = pd.concat([serve_chosen(p, name, best[name]) for name in p.domains], ignore_index=True)
-    return dict(guidance=served, guidance_rounds=all_fans(p), guidance_chosen=chosen)
+    alone = pd.concat([unguided_cpt(p, name) for name in p.domains], ignore_index=True)
+    return dict(guidance=served, guidance_rounds=all_fans(p), guidance_chosen=chosen, guidance_cpt=alone)
 
 # %% ../../nbs/experiments/390_guidance.ipynb #c021
 def draw_rounds(

@@ -2,8 +2,8 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'OTHERS', 'POOLED', 'PARTS', 'run', 'cells_of', 'power_reasons', 'pooled', 'pattern_reasons',
-           'purity_reasons', 'rival_reasons', 'serving_reasons', 'move_reasons', 'rerun_reasons', 'of_pages', 'claims',
-           'table', 'plot']
+           'purity_reasons', 'rival_reasons', 'serving_reasons', 'move_reasons', 'unguided_reasons', 'rerun_reasons',
+           'of_pages', 'claims', 'table', 'plot']
 
 # %% ../../nbs/experiments/490_why.ipynb #c004
 from importlib import import_module
@@ -16,13 +16,13 @@ from .lib.evidence import (
 from ..report.looks import CONFIRMED
 from ..report.report import with_hppo
 from ..report.ledger import because
-from ..report.verdicts import contrast, contrasts, paired
+from ..report.verdicts import contrast, paired
 from ..run.notebooks import experiments, short_name
 from ..run.page import Page
 
 # %% ../../nbs/experiments/490_why.ipynb #c007
-READS = ('claims', 'claim-cells', 'main', 'validation', 'pareto', 'steered', 'conditioned_dial', 'jacobi',
-         'candidate_pool', 'baselines', 'order', 'own_direction', 'leads')
+READS = ('claims', 'claim-cells', 'main', 'validation', 'pareto', 'steered', 'conditioned_dial',
+         'candidate_pool', 'baselines', 'order', 'own_direction', 'leads', 'guidance', 'guidance_cpt')
 SCORES = ()
 
 def run(p): return {} # nothing is scored here
@@ -51,7 +51,7 @@ def power_reasons(
 
 # %% ../../nbs/experiments/490_why.ipynb #x004
 POOLED = dict( # score file -> claims
-    baselines=('B01', 'B02', 'B03'), main=('C01',), order=('C10',),
+    baselines=('B01', 'B02', 'B03'), order=('C10',),
     candidate_pool=('C16a',))
 
 def pooled(
@@ -109,14 +109,10 @@ def rival_reasons(
     scores, # of the pages that it reads
     p:Page, # settings and parameters
 ) -> dict:  # claim -> fields
-    "B04 and B09: beside other weights, and beside simpler methods."
-    others = [kind for kind in scores['jacobi'].method.unique() if kind != 'endpoint']
-    rows = missing(contrasts(scores['jacobi'], [('endpoint', kind) for kind in others], p.s))
-    seen = chance(rows, .01)
+    "B09: beside simpler methods."
     main = with_hppo(scores['main'], scores['validation'])
     paid = differs(main, missing(cells_of(scores, 'B09')), 'hppo', 'sft', p.s, column='same', side=-1)
-    return dict(B04=dict(explained=unseen(rows, seen), gain=rows.estimate, seen=seen),
-                B09=dict(explained=mostly(paid.verdict == 'for'), same=paid.estimate))
+    return dict(B09=dict(explained=mostly(paid.verdict == 'for'), same=paid.estimate))
 
 # %% ../../nbs/experiments/490_why.ipynb #x024
 def serving_reasons(
@@ -148,6 +144,22 @@ def move_reasons(
     taken = (alone.verdict == 'for') & (lost.verdict == 'for')
     return dict(B11=dict(explained=mostly(taken), alone=alone.estimate, moved=cells.estimate))
 
+# %% ../../nbs/experiments/490_why.ipynb #c01a0002
+def unguided_reasons(
+    scores, # of the pages that it reads
+    p:Page, # settings and parameters
+) -> dict:  # claim -> fields
+    "C01: averaging beside the same models without guidance."
+    cases = pd.concat([scores['main'], scores['guidance'], scores['guidance_cpt']])
+    cells = missing(cells_of(scores, 'C01'))
+    cells = cells[(cells.b + ' 1').isin(cases.method)]
+    rows = [differs(cases, there, 'average', f'{model} 1', p.s, column='same')
+            for model, there in cells.groupby('b')]
+    if not rows: return {}
+    rows = pd.concat(rows)
+    held = rows.verdict == 'for'
+    return dict(C01=dict(explained=mostly(held), held=held.sum(), cells=len(rows), purer=rows.estimate))
+
 # %% ../../nbs/experiments/490_why.ipynb #x029
 def rerun_reasons(
     p:Page, # of this page
@@ -162,7 +174,8 @@ def rerun_reasons(
     return [because(claim, 'tab-kernels', words) for claim in changed.id]
 
 # %% ../../nbs/experiments/490_why.ipynb #x026
-PARTS = (power_reasons, pattern_reasons, purity_reasons, rival_reasons, serving_reasons, move_reasons)
+PARTS = (power_reasons, pattern_reasons, purity_reasons, rival_reasons, serving_reasons, move_reasons,
+         unguided_reasons)
 
 def of_pages(
     p:Page, # of this page

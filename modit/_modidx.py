@@ -588,6 +588,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                          'modit.experiments.draws.plot': ('experiments/draws.html#plot', 'modit/experiments/draws.py'),
                                          'modit.experiments.draws.reasons': ( 'experiments/draws.html#reasons',
                                                                               'modit/experiments/draws.py'),
+                                         'modit.experiments.draws.rules_met': ( 'experiments/draws.html#rules_met',
+                                                                                'modit/experiments/draws.py'),
                                          'modit.experiments.draws.run': ('experiments/draws.html#run', 'modit/experiments/draws.py'),
                                          'modit.experiments.draws.schedules': ( 'experiments/draws.html#schedules',
                                                                                 'modit/experiments/draws.py'),

@@ -2,7 +2,8 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'APART', 'POOLS', 'ORDERS', 'schedules', 'models_of', 'further', 'run', 'all_draws', 'with_draws',
-           'over_draws', 'comparisons', 'three_ways', 'word', 'words', 'table', 'plot', 'claims', 'reasons']
+           'over_draws', 'comparisons', 'three_ways', 'word', 'words', 'table', 'plot', 'claims', 'rules_met',
+           'reasons']
 
 # %% ../../nbs/experiments/482_draws.ipynb #d004
 import matplotlib.pyplot as plt
@@ -12,7 +13,7 @@ from scipy.stats import t
 
 from .lib.evidence import at_own_scale, missing, mostly
 from ..report.ledger import judge, weakest_in_each_cell
-from ..report.looks import VERDICTS, whisker
+from ..report.looks import OPPOSITE, VERDICTS, whisker
 from ..report.report import Table
 from ..report.stats import Interval, cluster_interval, verdict
 from ..report.verdicts import contrast, paired
@@ -165,7 +166,7 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Single draws and their mean, claim by claim (fig-draws, ours)."
     draws = all_draws(scores)
     ways = {claim: of for claim, of in three_ways(scores, p).items() if 'draws' in of}
-    fig, axes = plt.subplots(2, 3, figsize=(7.5, 4.6))
+    fig, axes = plt.subplots(2, 3, figsize=(7.5, 5.2))
     for ax, (claim, of) in zip(axes.flat, ways.items(), strict=False):
         for place, r in enumerate(of['draws'].itertuples()):
             whisker(ax, place, 100*r.estimate, 100*r.low, 100*r.high, VERDICTS[r.verdict])
@@ -174,7 +175,8 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
                 ax.plot(place + .3, 100*(cell.a - cell.b).mean(), 'o', mfc='none', mec='0.5', ms=3)
         ax.axhline(0, c='0.6', lw=.8, zorder=0)
         ax.set_title(claim)
-        ax.set_xticks(range(len(of['draws'])), [f'{r.domain}\n{r.split}' for r in of['draws'].itertuples()])
+        cells = [f'{r.domain} {r.split}' for r in of['draws'].itertuples()]
+        ax.set_xticks(range(len(cells)), cells, rotation=90)
     for ax in axes[:, 0]: ax.set_ylabel('Joint (points)')
     fig.tight_layout()
     return {'fig-draws': fig}
@@ -183,17 +185,27 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
 def claims(scores, p): return [] # the ledger keeps the verdicts of the first draw
 
 # %% ../../nbs/experiments/482_draws.ipynb #d032
-def reasons(scores:dict, p:Page) -> dict: # claim -> fields
-    "Claims that further draws, or each run at its own guidance scale, explain."
+def rules_met(
+    scores, # of `run`, and those it reads
+    p:Page, # settings
+) -> pd.DataFrame: # by claim: cells that miss it, those for it with all draws and at own scales, explained
+    "Which claims further draws, or each run at its own guidance scale, explain."
     found = {}
     for claim, of in three_ways(scores, p).items():
         if 'draws' not in of: continue
         lost = missing(of['first'])[['domain', 'split']]
-        there = {way: rows.merge(lost) for way, rows in of.items()}
-        held = {way: (rows.verdict == 'for').sum() for way, rows in there.items()}
-        opposite = word(claim, of['first']) == 'opposite'
-        turned = opposite and not (of['scale'].verdict == 'against').any()
-        fields = dict(cells=len(lost), held=held['draws'], own=held['scale'], noise=there['draws'].noise)
-        met = mostly(there['draws'].verdict == 'for') or mostly(there['scale'].verdict == 'for') or turned
-        found[claim] = dict(explained=bool(met)) | fields
-    return found
+        held = {way: of[way].merge(lost).verdict == 'for' for way in ('draws', 'scale')}
+        turned = word(claim, of['first']) == OPPOSITE and not (of['scale'].verdict == 'against').any()
+        found[claim] = dict(cells=len(lost)) | {way: sum(x) for way, x in held.items()}
+        found[claim]['explained'] = turned or any(map(mostly, held.values()))
+    return pd.DataFrame(found).T
+
+# %% ../../nbs/experiments/482_draws.ipynb #d033r
+def reasons(scores:dict, p:Page) -> dict: # claim -> fields
+    "C16b: each run at its own guidance scale."
+    of = three_ways(scores, p).get('C16b')
+    if not of: return {}
+    turned = of['first'][of['first'].verdict == 'against'][['domain', 'split', 'estimate']]
+    own = of['scale'].merge(turned[['domain', 'split']]).estimate
+    met = bool(rules_met(scores, p).explained['C16b'])
+    return dict(C16b=dict(explained=met, here=turned.estimate, own=own))

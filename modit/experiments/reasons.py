@@ -199,15 +199,11 @@ def claims(scores, p): return [] # no claim of its own; 490_why gives the reason
 def lead_reasons(
     leads,    # scores leads, of CLAIMED
 ) -> dict:    # claim -> fields
-    "B06 and C16b: what a pool can teach."
-    kept = {pool: shares(rows, 'second', 'first') for pool, rows in leads.groupby('pool')}
+    "B06: what a pool can teach."
     ahead = leads.groupby(['pool', 'domain']).second.mean()
     wide = ahead['hybrid_probe']
     usual = ahead['hybrid']
-    more = above(kept['policy'], kept['static'])
-    survive = {pool: kept[pool].estimate for pool in ('static', 'policy')}
-    return dict(B06=dict(explained=mostly(wide < usual), wide=wide, usual=usual),
-                C16b=dict(explained=mostly(more), **survive))
+    return dict(B06=dict(explained=mostly(wide < usual), wide=wide, usual=usual))
 
 # %% ../../nbs/experiments/480_reasons.ipynb #r004
 def oracle_reasons(
@@ -237,7 +233,7 @@ def reasons(
     scores, # of `run`
     p:Page, # settings
 ) -> dict:  # claim -> fields
-    "B06, C16b, C18, C19, C28a and C28b, over D1 to D3; C32, over all domains."
+    "B06, C18, C19, C28a and C28b, over D1 to D3; C32, over all domains."
     leads, again, false = (scores[x].query('domain in @CLAIMED') for x in SCORES[:3])
     found = margin_reasons(scores['margins'])
     if len(again): found |= oracle_reasons(again, p.s)

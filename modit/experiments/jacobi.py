@@ -29,7 +29,8 @@ def run(
 ) -> dict: # jacobi, jacobi_own: per-case scores of the SFT model of each reading
     "Score single-domain SFT under every reading; raises `ValueError` for an unknown one."
     check_choice(p.name, 'weights', p.weights, CHOICES['jacobi'])
-    rows, own = [], []
+    rows = []
+    own = []
     for name in p.domains:
         models = {kind: get_model(override(p.s, jacobi=kind), 'sft_single', name) for kind in p.weights}
         rows.append(p.score(get_corpus(p.s, name), models))

@@ -59,7 +59,8 @@ def pointed(
     domain:str, # domain
 ) -> pd.DataFrame: # rows of `evaluate`: average and moved
     "Score the seeds' mean, and the seeds' mean moved along what the pairs of the first pool have in common."
-    corpus, pool = get_corpus(p.s, domain), get_pool(p.s, domain)
+    corpus = get_corpus(p.s, domain)
+    pool = get_pool(p.s, domain)
     way = normalize(winners_ahead(pool, p.s)[1](pool.candidates).mean(0))
     def average(cases): return average_pool(corpus, cases)
     def moved(cases): return step_along(average(cases), way, FAR)
@@ -180,7 +181,8 @@ def pointed_reasons(
     moved = contrast(scores['pointed'], 'moved', 'average', p.s, 'attr').query('split == @p.splits[0]')
     moved = moved.set_index('domain')
     missed = drift.index[drift != 'for']
-    here, others = moved[moved.index.isin(missed)], moved[~moved.index.isin(missed)]
+    here = moved[moved.index.isin(missed)]
+    others = moved[~moved.index.isin(missed)]
     if not len(here) or not len(others): return {}
     met = (here.verdict == 'against').all() and (others.verdict == 'for').all()
     return dict(B23=dict(explained=bool(met), lost=[*missed], here=here.estimate, others=others.estimate))

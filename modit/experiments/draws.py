@@ -77,7 +77,7 @@ def with_draws(
     over:Interval, # of the means over draws, over patterns
     means,         # (R,) mean difference of each draw
 ) -> Interval:
-    "The interval with the noise of draws added; raises no error for a difference without any noise."
+    "The interval with the noise of draws added; without any noise, the interval as it is."
     freedom = over.units - 1
     draws = len(means)
     parts = np.square([(over.high - over.low)/2/t.ppf(.975, freedom), np.std(means, ddof=1)/draws**.5])

@@ -198,7 +198,8 @@ def each_at_its_own(
 # %% ../../nbs/experiments/390_guidance.ipynb #c030
 def table(scores:dict, p:Page) -> dict: # label -> Table
     "The fan by round and scale, and served queries by scale (fig:guidance)."
-    cells = scores['guidance'].groupby(['policy', 'split', 'domain', 'scale'])
+    alone = scores['guidance_cpt'].assign(policy='cpt', scale=1.)
+    cells = pd.concat([scores['guidance'], alone]).groupby(['policy', 'split', 'domain', 'scale'])
     served = cells[['joint', 'same']].mean().reset_index()
     by_round = ('Joint and Same of the fan before each Pareto round, by guidance scale; '
                 'the last round number is the policy after the last round.')

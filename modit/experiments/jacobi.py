@@ -39,9 +39,11 @@ def run(
 
 # %% ../../nbs/experiments/450_jacobi.ipynb #c012
 def table(scores:dict, p:Page) -> dict: # label -> Table
-    "Joint by reading of the Jacobi weight."
-    caption = 'Joint (percent) of single-domain SFT by reading of the Jacobi weight.'
-    return {'tab-jacobi': Table(by_method(scores['jacobi'], p.weights), caption, p.weights)}
+    "Joint by reading of the Jacobi weight, at the serving scale and at own guidance scales."
+    caption = 'Joint (percent) of single-domain SFT by reading of the Jacobi weight'
+    own = by_method(scores['jacobi_own'], p.weights)
+    return {'tab-jacobi': Table(by_method(scores['jacobi'], p.weights), f'{caption}.', p.weights),
+            'tab-jacobi-own': Table(own, f'{caption}, each at its own guidance scale.', p.weights)}
 
 # %% ../../nbs/experiments/450_jacobi.ipynb #c015
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
@@ -69,5 +71,4 @@ def reasons(scores:dict, p:Page) -> dict: # claim -> fields
     lost = own.merge(missing(usual)[['domain', 'split']])
     opposite = (usual.verdict == 'against').sum() > (usual.verdict == 'for').sum()
     turned = opposite and not (own.verdict == 'against').any()
-    return dict(B04=dict(explained=bool(mostly(lost.verdict == 'for') or turned), gain=lost.estimate,
-                         against=(own.verdict == 'against').sum(), cells=len(own)))
+    return dict(B04=dict(explained=bool(mostly(lost.verdict == 'for') or turned), gain=lost.estimate))

@@ -5,11 +5,13 @@ __all__ = ['READS', 'SCORES', 'SHOWN', 'MARKS', 'PICTURED', 'KINDS', 'ROWS', 'BE
            'table', 'plot_icons', 'plot', 'claims']
 
 # %% ../../nbs/experiments/485_lists.ipynb #c004
+from functools import partial
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from ..baselines import steer
+from ..baselines import along_own, own_directions, steer
 from ..evaluation import average_pool, sample_cases, serve
 from .lib.panels import panels
 from ..data.folder import find_folder
@@ -38,19 +40,24 @@ def item_names(
     return pd.DataFrame(dict(id=domain.ids, text=texts))
 
 # %% ../../nbs/experiments/485_lists.ipynb #c009
-READS = ('validation', 'baselines', 'main', 'own_direction')
+READS = ('validation', 'baselines', 'own_direction', 'main')
 SCORES = ('lists', 'ranks')
-SHOWN = ('average', 'probe', 'hppo')
+SHOWN = ('average', 'probe', 'hppo', 'average_own')
 
 def _answers(p, corpus, split, scores): # of a cell: method -> function from Cases to queries (n, d)
     "The methods of this page, with what validation has chosen."
-    simple = scores['baselines'].set_index(['method', 'domain', 'split'])
-    step = simple.value['probe', corpus.name, split].iloc[0] # the same for all cases
+    def chosen(method, table): # its constants, the same for all cases
+        cells = scores[table].groupby(['method', 'domain', 'split'])
+        return cells.first().loc[method, corpus.name, split]
+    step = chosen('probe', 'baselines').value
+    lengths = chosen('average_own', 'own_direction')[['own', 'step']]
+    directions = own_directions(corpus, len(corpus.items)//p.s.of('clusters', corpus.name))
     model = get_model(p.s, best_variants(scores['validation'])[corpus.name], corpus.name)
-    def probe(cases): return steer(average_pool(corpus, cases), corpus, step)
+    def probe(cases, step=step): return steer(average_pool(corpus, cases), corpus, step)
     def policy(cases): return serve(model, corpus, cases, p.s)
     def average(cases): return average_pool(corpus, cases)
-    return dict(average=average, probe=probe, hppo=policy)
+    moved = partial(along_own(probe, directions), **lengths)
+    return dict(average=average, probe=probe, hppo=policy, average_own=moved)
 
 # %% ../../nbs/experiments/485_lists.ipynb #c011
 def _marked_items(rows, corpus, pattern, names): # items of a list: rank, id, text, attr, same
@@ -93,7 +100,7 @@ def run(
 ) -> dict: # lists: the first case's; ranks: shares over the protocol's cases
     "Retrieve with every method, and write down what comes."
     require(p.first > 0, f'first: {p.first} is out of range; give 1 or more')
-    scores = {name: p.read_other(name) for name in READS[:2]}
+    scores = {name: p.read_other(name) for name in READS[:3]}
     cells = []
     for name in p.domains:
         corpus = get_corpus(p.s, name)
@@ -115,7 +122,7 @@ def in_words(
     return f'{MARKS[item.attr, item.same]} {_name(item)[:40]}'
 
 # %% ../../nbs/experiments/485_lists.ipynb #c019
-def _beside_seeds(lists, first): # of one case, of so many ranks: rank, seeds, average, probe, hppo
+def _beside_seeds(lists, first): # of one case, of so many ranks: rank, seeds, and the methods
     "The last seeds, which lie nearest to the dense end, beside the beginnings of the lists."
     seeds = lists[lists.method == 'seeds'].tail(first)
     parts = dict(seeds=seeds) | {m: lists[lists.method == m].head(first) for m in SHOWN}
@@ -142,8 +149,8 @@ def _draw_ranks(ax, ranks): # of one cell
     for method in SHOWN:
         mine = ranks[ranks.method == method]
         smooth = mine.joint.rolling(5, center=True, min_periods=1).mean()
-        ax.plot(mine['rank'], 100*smooth, c=look(method).colour, lw=1.2, marker='')
-    ax.set(ylim=(0, None))
+        line = look(method).style | dict(ls='-', lw=1.2, ms=3.5, markevery=(4, 10))
+        ax.plot(mine['rank'], 100*smooth, **line)
 
 # %% ../../nbs/experiments/485_lists.ipynb #c024
 def _plot_ranks(ranks, p): # of `run`
@@ -153,9 +160,9 @@ def _plot_ranks(ranks, p): # of `run`
     for row, split in zip(axes, p.splits, strict=True):
         for ax, name in zip(row, p.domains, strict=True):
             _draw_ranks(ax, ranks[(ranks.domain == name) & (ranks.split == split)])
+    for ax in axes.flat: ax.set_ylim(bottom=0) # when all lines are there: a column shares its axis
     fig.supxlabel('rank of the neighbour (mean of five ranks)', fontsize=8)
-    handles = [plt.Line2D([], [], c=look(m).colour, marker='') for m in SHOWN]
-    fig.legend(handles, [look(m).label for m in SHOWN], loc='outside upper center', ncols=len(SHOWN))
+    fig.legend(handles=legend_of(*map(look, SHOWN)), loc='outside upper center', ncols=len(SHOWN))
     return fig
 
 # %% ../../nbs/experiments/485_lists.ipynb #f002a

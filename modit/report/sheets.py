@@ -72,7 +72,8 @@ def draw_sheet(
     starts = np.cumsum([0, _SEEDS + _GAP] + [_LIST + _GAP]*(len(columns) - 2))
     tall = -(-lists.groupby(['case', 'heading']).size().max()//_LIST)
     size = starts[-1] + _LIST, len(names)*(tall + _BAND) + .5
-    fig, ax = plt.subplots(figsize=(8, 8*size[1]/size[0]), layout='constrained')
+    wide = max(8, .38*size[0]) # room for the texts, which are as large in a wider picture
+    fig, ax = plt.subplots(figsize=(wide, wide*size[1]/size[0]), layout='constrained')
     for x, heading in zip(starts, columns, strict=True):
         words = (headings or {}).get(heading, heading)
         ax.text(x + .1, -.15, words, fontsize=9.5, fontweight='bold', color=BLACK, va='bottom')

@@ -25,7 +25,7 @@ unexport JUPYTER_PATH
 unexport OPENBLAS_CORETYPE
 
 .DEFAULT_GOAL := help
-.PHONY: main paper dials public replicate figures report check test docs links hooks lab bench clean help
+.PHONY: main paper dials public tree replicate figures report check test docs links hooks lab bench clean help
 
 main: $(STAMP)     ## run the main experiment (data, density, main table, bootstrap) and print the main table
 	@$(BIN)/modit main --profile $(PROFILE)
@@ -36,11 +36,16 @@ paper: $(STAMP)    ## run every experiment of the paper
 dials: $(STAMP)    ## train in 45 small worlds, to see when preference training pays; goes on where it was stopped
 	@$(BIN)/modit run dials --profile $(PROFILE) --fresh
 
-public: $(STAMP)   ## get, embed and train on WordNet, tweets, icons and WordNet's tree, into figures/public, icons, tree and tree-e5
-	@$(BIN)/modit public
+public: $(STAMP)   ## get, embed and train on WordNet, tweets and icons, into figures/public and figures/icons
+	@$(BIN)/modit public --profile public
 	@$(BIN)/modit main public --profile public
+	@$(BIN)/modit public --profile icons
 	@$(BIN)/modit main public --profile icons
+
+tree: $(STAMP)     ## the same on branches of WordNet with two sentence encoders, into figures/tree and figures/tree-e5
+	@$(BIN)/modit public --profile tree
 	@$(BIN)/modit main public --profile tree
+	@$(BIN)/modit public --profile tree-e5
 	@$(BIN)/modit main public --profile tree-e5
 
 replicate: $(STAMP) ## main, preference, order and candidate pages in a second world, both verdicts side by side

@@ -180,6 +180,15 @@ def real_data():
             for kinds, table in dict(seen=item, new=new).items() for words, name in rows.items()]
 
 
+def pictured():
+    lists = scores('lists', 'icons').query('method != "seeds"')
+    right = (lists.attr*lists.same).groupby(lists.method).sum()
+    assert right.idxmax() == 'average_own' and right.idxmin() == 'hppo'
+    seen = means('public').xs('item', level='split')[['average', 'probe', 'average_own', 'hppo']]
+    assert (seen.idxmax(axis=1) == 'hppo').all()
+    return ['Here the untrained moved average finds most, the trained model (HPPO) least']
+
+
 def more_patterns():
     folders = [ROOT/'figures'/profile for profile in ('icons', 'tree')]
     def both(name): return pd.concat([pd.read_csv(folder/f'tab-{name}.csv') for folder in folders])
@@ -244,8 +253,8 @@ def ledger():
 
 
 STATED = (supervised, preferences, own_scales, real_gains, above_averaging, losses, drifting, more_cases,
-          without_training, probe, real_data, more_patterns, few_seeds, scale, least, deviations, size,
-          ledger, second_run)
+          without_training, probe, real_data, pictured, more_patterns, few_seeds, scale, least, deviations,
+          size, ledger, second_run)
 
 
 @pytest.mark.parametrize('facts', STATED, ids=lambda f: f.__name__)

@@ -38,14 +38,19 @@ def _main(
     else: run_graph(target, profile, workflow, dry_run, shards)
 
 # %% ../../nbs/cli/279_command.ipynb #bcc07c1d
-def _public():
-    "get and embed the public domains"
-    from modit.data.icons import make_icons
+def _public(
+    profile:Annotated[str, 'public, icons, tree or tree-e5']='public',
+):
+    "get and embed the public domains of a profile"
+    from modit.data.icons import ICONS, make_icons
     from modit.data.public import PUBLIC, make_public
     from modit.data.tree import TREES, make_tree
-    for name in PUBLIC: print(make_public(name), flush=True)
-    for name in TREES: print(make_tree(name), flush=True)
-    for name in ('icons', 'icons-plain'): print(make_icons(name), flush=True)
+    makers = [(PUBLIC, make_public), (TREES, make_tree), (ICONS, make_icons)]
+    make = {name: maker for names, maker in makers for name in names}
+    domains = load_settings(profile).domains
+    not_public = f'profile {profile}: its domains are not public; use public, icons, tree or tree-e5'
+    require(set(domains) <= set(make), not_public)
+    for name in domains: print(make[name](name), flush=True)
 
 # %% ../../nbs/cli/279_command.ipynb #c031
 def _run(

@@ -1,4 +1,4 @@
-"""The pages that `make public` runs, on small domains that lie in folders."""
+"""The pages that `make public` and `make tree` run, on small domains that lie in folders."""
 import re
 
 import pytest

@@ -44,7 +44,7 @@ def test_only_free_sets_are_credited_and_used():
 
 def test_the_credits_are_those_of_the_package(there):
     if not (runs_dir()/'public'/'packages'/packages().loc[icons.ALL].file).exists():
-        pytest.skip('the large package is not here; modit public gets it')
+        pytest.skip('the large package is not here; modit public --profile icons gets it')
     used = icon_sets(icons.ALL).query('used')
     credit = ['name', 'author', 'licence']
     assert used.loc[CREDITS.index, credit].equals(CREDITS[credit])

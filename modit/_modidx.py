@@ -642,6 +642,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                 'modit/experiments/frontier.py'),
                                             'modit.experiments.frontier.score_dials': ( 'experiments/frontier.html#score_dials',
                                                                                         'modit/experiments/frontier.py'),
+                                            'modit.experiments.frontier.score_domain': ( 'experiments/frontier.html#score_domain',
+                                                                                         'modit/experiments/frontier.py'),
                                             'modit.experiments.frontier.step_answers': ( 'experiments/frontier.html#step_answers',
                                                                                          'modit/experiments/frontier.py'),
                                             'modit.experiments.frontier.table': ( 'experiments/frontier.html#table',

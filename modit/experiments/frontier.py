@@ -2,8 +2,8 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'STOPPED', 'THROUGH', 'STEPPED', 'COLUMNS', 'SHOWN', 'BESIDE', 'RIVALS', 'at',
-           'model_answers', 'step_answers', 'make_conditioned', 'conditioned_answers', 'score_dials', 'run', 'curves',
-           'table', 'hollow', 'plot_curves', 'plot_conditioned', 'plot_areas', 'plot', 'claims']
+           'model_answers', 'step_answers', 'make_conditioned', 'conditioned_answers', 'score_dials', 'score_domain',
+           'run', 'curves', 'table', 'hollow', 'plot_curves', 'plot_conditioned', 'plot_areas', 'plot', 'claims']
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c004
 from functools import partial
@@ -17,7 +17,7 @@ from .lib.panels import legend_beside, panels
 from ..baselines import GRIDS, fit_ridge_map, ridge_map, rocchio, steer
 from ..evaluation import average_pool, serve, with_serving_scale
 from ..run.page import Page
-from ..run.pipeline import get_corpus, get_model, get_pool, save_model, preference_settings
+from ..run.pipeline import get_corpus, get_model, get_pool, make_stage, preference_settings, save_model
 from ..report.looks import look, ring
 from ..report.report import Table, best_variants
 from ..settings import Settings
@@ -70,9 +70,8 @@ def make_conditioned(
     path,       # of the result
 ):
     "A policy that was trained on two objectives."
-    corpus = get_corpus(s, domain)
     sft, pool = get_model(s, 'sft', domain), get_pool(s, domain)
-    policy = train_conditioned(sft, corpus, preference_settings(s), pool)
+    policy = train_conditioned(sft, get_corpus(s, domain), preference_settings(s), pool)
     save_model(path, policy)
 
 # %% ../../nbs/experiments/465_frontier.ipynb #t009
@@ -98,20 +97,27 @@ def score_dials(
     kind, dial = rows.method.str.rpartition(' ')[[0, 2]].values.T
     return rows.assign(kind=kind, dial=dial.astype(float)).drop(columns=['cond', 'auc', 'method'])
 
+# %% ../../nbs/experiments/465_frontier.ipynb #m465d1
+def score_domain(
+    p:Page, # scales, weights
+    name,   # domain
+) -> tuple: # per-case scores of the methods, and of the conditioned policy
+    "Make the models of one domain, and score every method along its dial."
+    for stage in (*STOPPED, *THROUGH, 'conditioned'):
+        make_stage(p.s, stage, name) # training reads the items itself, so this page reads them afterwards
+    corpus = get_corpus(p.s, name)
+    methods = score_dials(p, corpus, model_answers(p, corpus) | step_answers(p, corpus))
+    return methods, score_dials(p, corpus, conditioned_answers(p, corpus))
+
 # %% ../../nbs/experiments/465_frontier.ipynb #21c6cd88
 def run(
     p:Page, # scales, weights
 ) -> dict:  # frontier, conditioned_dial: per-case scores by kind and dial
     "Score every method along its dial."
-    rows = []
-    conditioned_rows = []
-    for name in p.domains:
-        corpus = get_corpus(p.s, name)
-        rows.append(score_dials(p, corpus, model_answers(p, corpus) | step_answers(p, corpus)))
-        conditioned_rows.append(score_dials(p, corpus, conditioned_answers(p, corpus)))
-    dial = pd.concat(conditioned_rows, ignore_index=True)
+    parts = [score_domain(p, name) for name in p.domains]
+    frontier, dial = (pd.concat(rows, ignore_index=True) for rows in zip(*parts, strict=True))
     dial.insert(4, 'kind', dial.pop('kind'))
-    return dict(frontier=pd.concat(rows, ignore_index=True), conditioned_dial=dial)
+    return dict(frontier=frontier, conditioned_dial=dial)
 
 # %% ../../nbs/experiments/465_frontier.ipynb #2bc978fc
 def curves(

@@ -1644,6 +1644,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                      'modit.report.report.write_cases': ('report/report.html#write_cases', 'modit/report/report.py'),
                                      'modit.report.report.write_table': ('report/report.html#write_table', 'modit/report/report.py')},
             'modit.report.sheets': { 'modit.report.sheets._block': ('report/sheets.html#_block', 'modit/report/sheets.py'),
+                                     'modit.report.sheets._canvas': ('report/sheets.html#_canvas', 'modit/report/sheets.py'),
                                      'modit.report.sheets._icon': ('report/sheets.html#_icon', 'modit/report/sheets.py'),
                                      'modit.report.sheets.draw_sheet': ('report/sheets.html#draw_sheet', 'modit/report/sheets.py'),
                                      'modit.report.sheets.first_of_each': ('report/sheets.html#first_of_each', 'modit/report/sheets.py'),

@@ -59,6 +59,19 @@ _LIST = 5
 _GAP = 1
 _BAND = 1.15
 
+def _canvas(lists, rows): # rows: cases; figure, axes, heights of the rows, starts of the columns
+    "An empty sheet, as large as seeds and lists need."
+    many = lists.heading.nunique()
+    starts = np.cumsum([0, _SEEDS + _GAP] + [_LIST + _GAP]*(many - 2))
+    tall = -(-lists.groupby(['case', 'heading']).size().max()//_LIST)
+    size = starts[-1] + _LIST, rows*(tall + _BAND) + .5
+    wide = max(8, .38*size[0]) # room for the texts, which are as large in a wider picture
+    fig, ax = plt.subplots(figsize=(wide, wide*size[1]/size[0]), layout='constrained')
+    ax.set(xlim=(0, size[0]), ylim=(size[1] - .2, -.9), aspect='equal')
+    ax.axis('off')
+    return fig, ax, .5 + np.arange(rows)*(tall + _BAND), starts
+
+# %% ../../nbs/report/233_sheets.ipynb #c013d
 def draw_sheet(
     lists,         # of `list_rows`
     names,         # of the cases' patterns
@@ -68,22 +81,15 @@ def draw_sheet(
     notes=None,    # a line below each name
 ):                 # matplotlib Figure
     "Draw seeds and lists of each case; wrong items are faint and crossed out."
-    columns = list(dict.fromkeys(lists.heading))
-    starts = np.cumsum([0, _SEEDS + _GAP] + [_LIST + _GAP]*(len(columns) - 2))
-    tall = -(-lists.groupby(['case', 'heading']).size().max()//_LIST)
-    size = starts[-1] + _LIST, len(names)*(tall + _BAND) + .5
-    wide = max(8, .38*size[0]) # room for the texts, which are as large in a wider picture
-    fig, ax = plt.subplots(figsize=(wide, wide*size[1]/size[0]), layout='constrained')
-    for x, heading in zip(starts, columns, strict=True):
-        words = (headings or {}).get(heading, heading)
-        ax.text(x + .1, -.15, words, fontsize=9.5, fontweight='bold', color=BLACK, va='bottom')
-        for i, name in enumerate(names):
-            rows = lists[(lists.case == i) & (lists.heading == heading)]
-            y = .5 + i*(tall + _BAND)
-            words = f'“{name}”, {trait}' if heading == 'seeds' else f'{rows.right.sum()} of {len(rows)} right'
-            if notes and heading == 'seeds': words += f'\n{notes[i]}'
+    fig, ax, heights, starts = _canvas(lists, len(names))
+    above = [f'“{name}”, {trait}' for name in names]
+    if notes: above = [f'{words}\n{note}' for words, note in zip(above, notes, strict=True)]
+    for x, (heading, column) in zip(starts, lists.groupby('heading', sort=False), strict=True):
+        seeds, title = heading == 'seeds', (headings or {}).get(heading, heading)
+        ax.text(x + .1, -.15, title, fontsize=9.5, fontweight='bold', color=BLACK, va='bottom')
+        for i, y in enumerate(heights):
+            rows = column[column.case == i]
+            words = above[i] if seeds else f'{rows.right.sum()} of {len(rows)} right'
             ax.text(x + .1, y + .35, words, fontsize=8.5, color=DARK, va='center')
-            _block(ax, x, y + .75, rows, pictures, _SEEDS if heading == 'seeds' else _LIST)
-    ax.set(xlim=(0, size[0]), ylim=(size[1] - .2, -.9), aspect='equal')
-    ax.axis('off')
+            _block(ax, x, y + .75, rows, pictures, _SEEDS if seeds else _LIST)
     return fig

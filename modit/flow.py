@@ -108,7 +108,6 @@ def _after(valid): # (B, m) bool -> (B, 1), the place behind the seeds
     return n
 
 # %% ../nbs/090_flow.ipynb #c026
-@torch.no_grad()
 def generate(
     model,             # a MODiT
     items,             # (B, m, d) condition
@@ -118,16 +117,18 @@ def generate(
     sampler='euler',   # euler or expmap
     valid=None,        # (B, m) bool condition mask; seeds first, padding behind them
     modulations=None,       # from `step_modulations`, with the same number of steps
+    gradient=False,    # whether the queries can be differentiated, through all steps
 ):                     # (B, T, d) generated queries, unit length
     "Integrate the flow from noise to queries; the condition is encoded once (sec. Inference)."
     B, T, _ = noise.shape
     scale = torch.as_tensor(scale, dtype=noise.dtype, device=noise.device).expand(T)
     position = torch.full((T,), items.shape[1], device=noise.device)
     if valid is not None: position = _after(valid).expand(B, T)
-    cache = model.prefill(items, valid)
-    z = noise
-    for i, modulation in enumerate(modulations or [(None, None)]*steps):
-        t = noise.new_full((1, 1), i/steps)
-        move = guided_velocity(model, cache, z, t, position, scale, modulation)/steps
-        z = exp_map(z, move) if sampler == 'expmap' else normalize(z + move)
+    with torch.set_grad_enabled(gradient):
+        cache = model.prefill(items, valid)
+        z = noise
+        for i, modulation in enumerate(modulations or [(None, None)]*steps):
+            t = noise.new_full((1, 1), i/steps)
+            move = guided_velocity(model, cache, z, t, position, scale, modulation)/steps
+            z = exp_map(z, move) if sampler == 'expmap' else normalize(z + move)
     return z

@@ -20,7 +20,7 @@ from .flow import guide_of, guided_by
 from .ordering import Corpus
 from .preference import is_guided, preference_batch, preference_loss
 from .settings import Settings
-from .store import stream
+from .store import named, stream
 from .training import fit, load_checkpoint, on_main, save_checkpoint
 from .variants import Variant, pairs_of, resolve, variant_pool
 
@@ -39,7 +39,7 @@ def hppo_round(
     corpus:Corpus,   # domain of the cases
     pool:Pool,       # from `variant_pool`
     s:Settings,      # margin, hppo_lr, hppo_warmup, and those of loss and batch
-    variant:Variant, # decides the pairs
+    variant:Variant, # decides the pairs and their loss
     round_number:int, # number of the round, in the names of random streams
     steps:int,       # optimiser steps
     on_step=None,    # called with (steps done, policy)
@@ -54,7 +54,8 @@ def hppo_round(
     def batch(step):
         rng = stream(s.seed, 'hppo', corpus.name, round_number, step)
         return preference_batch(pool, win, losers, corpus, s, rng)
-    def loss(model, rows): return preference_loss(model, reference, rows, s)
+    of_margins = named(variant.loss)
+    def loss(model, rows): return preference_loss(model, reference, rows, s, of_margins)
     how = dict(micro=s.hppo_batch, name=f'hppo {corpus.name} round {round_number}', on_step=on_step)
     return facts | dict(losses=fit(policy, loss, batch, steps, s.hppo_lr, with_warmup(s, steps), **how))
 

@@ -68,12 +68,12 @@ def read_profiles(
 SHARES = ('normal_share', 'heldout_items', 'valid_patterns', 'session_hop', 'condition_dropout',
           'warmup_ratio', 'min_lr_ratio')
 ABOVE_ZERO = ('grad_clip', 'pretrain_lr', 'cpt_lr', 'sft_lr', 'hppo_lr', 'beta',
-              'score_scale', 'anchor_scale')
+              'score_scale', 'anchor_scale', 'direct_lr', 'anchored_lr', 'direct_temperature')
 NOT_NEGATIVE = ('seed', 'valid_clusters', 'guidance_scale', 'guidance_scales', 'ridge_alpha', 'weight_decay',
                 'margin', 'tolerance', 'tail_weight', 'sft_depth', 'preference_run',
-                'pretrain_targets', 'hppo_warmup')
+                'pretrain_targets', 'hppo_warmup', 'direct_tail')
 FOR_FOLDERS = ('folders', 'scorers') # for your own data: one value for each domain, or none at all
-MAY_BE_EMPTY = (*FOR_FOLDERS, 'hppo_checkpoints')
+MAY_BE_EMPTY = (*FOR_FOLDERS, 'hppo_checkpoints', 'direct_checkpoints')
 
 # %% ../nbs/002_settings.ipynb #c028
 def _wrong_range(key, value):
@@ -108,7 +108,8 @@ CHOICES = dict(index=('flat', 'hnsw', 'ivf', 'ivf_disk', 'milvus'),
                precision=('fp32', 'bf16'),
                guidance_branch=('every', 'pretraining', 'frozen'),
                round_start=('best', 'last'),
-               reward_items=('all', 'train'))
+               reward_items=('all', 'train'),
+               direct_items=('all', 'train'))
 
 # %% ../nbs/002_settings.ipynb #c035
 def check_words(
@@ -160,7 +161,7 @@ def check_rounds(
     s:Settings, # settings to check
 ):
     "Refuse checkpoints out of order, and a preference round that ends before them; raises `ValueError`."
-    for key in ('off_policy_steps', 'hppo_checkpoints'):
+    for key in ('off_policy_steps', 'hppo_checkpoints', 'direct_checkpoints'):
         steps = getattr(s, key)
         saved = ' '.join(map(str, steps))
         rising = all(a < b for a, b in pairwise(steps))
@@ -169,7 +170,6 @@ def check_rounds(
     for key, step in latest.items():
         require(step < s.hppo_steps, f'setting {key}: step {step} is not before the last of a round, '
                 f'{s.hppo_steps}; lower it, or raise hppo_steps')
-
 
 # %% ../nbs/002_settings.ipynb #c044
 def check_settings(

@@ -31,6 +31,7 @@ class Variant:
     families: tuple = ('static', 'policy') # families of candidates that are compared
     extra: str = ''                  # module:function that makes the last of these families
     reward: str = 'joint'            # 'joint': by real retrieval; or module:function that relabels a pool
+    loss: str = 'modit.preference:logistic' # module:function, the loss of scaled margins
     extends: str = ''                # the run whose rounds it begins with
     def __post_init__(self):
         if self.rounds == 1 and self.steps == 'hppo_steps':

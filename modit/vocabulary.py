@@ -97,6 +97,14 @@ class Settings:
     reward_items: str
     preference_run: int
     off_policy_steps: tuple[int, ...]
+    direct_steps: int
+    direct_checkpoints: tuple[int, ...]
+    direct_lr: float
+    anchored_lr: float
+    direct_temperature: float
+    direct_look: int
+    direct_tail: float
+    direct_items: str
     valid_cases: int
     # evaluation
     auc_cases: int

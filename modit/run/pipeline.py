@@ -22,6 +22,7 @@ from ..data.folder import find_folder, raw_sessions
 from ..data.scorer import own_domain, scorer_of
 from ..data.sessions import mixed_sessions
 from ..data.synth import load_domain, save_domain, synthetic_domain, synthetic_sessions
+from ..direct import direct_rewards
 from ..flow import guide_of, guided_by
 from ..model import new_model
 from ..ordering import Corpus, prepare_corpus
@@ -54,7 +55,8 @@ def get_corpus(
 def _checkpoint_path(path, i): return path.with_name(f'{path.stem}.{i}.safetensors') # the i-th of a run
 
 def _guide_of(s, stage, domain): # the model that gives the unconditional velocity, None: the stage's own
-    if 'pool' in STAGES[stage].parents and is_guided(s): return guide_of(get_model(s, 'sft', domain))
+    frozen = is_guided(s) if 'pool' in STAGES[stage].parents else stage == 'direct' and s.guidance_scale != 1
+    if frozen: return guide_of(get_model(s, 'sft', domain))
     if stage != 'pretrained' and s.guidance_branch == 'frozen': return get_model(s, 'pretrained')
     return None
 
@@ -152,9 +154,16 @@ def _make_preference(s, stage, domain, path):
     pool = get_pool(s, domain)
     save_run(path, hppo(sft, corpus, preference_settings(s), pool, variant, folder, labeller(folder)))
 
+# %% ../../nbs/run/220_pipeline.ipynb #567a88f3
+def _make_direct(s, stage, domain, path):
+    "Train by the labels of what is retrieved: from SFT, or alone."
+    start = get_model(s, 'sft', domain) if stage == 'direct' else get_model(s, 'base')
+    save_run(path, direct_rewards(start, get_corpus(s, domain), preference_settings(s)))
+
 # %% ../../nbs/run/220_pipeline.ipynb #c853cbe3
 MAKERS = dict(domain=_make_domain, corpus=_make_corpus, pretrained=_make_pretrained, cpt=_make_cpt,
-              sft=_make_sft, cpt_single=_make_cpt, sft_single=_make_sft, pool=_make_pool)
+              sft=_make_sft, cpt_single=_make_cpt, sft_single=_make_sft, pool=_make_pool,
+              direct=_make_direct, alone=_make_direct)
 
 def maker_of(
     stage:str, # of STAGES
@@ -216,7 +225,8 @@ def get_losses(
     domain=None, # for stages of one domain
 ) -> list:       # one number per optimiser step
     "The losses of a stage's training; of a preference run, the losses of all rounds in order."
-    if stage not in VARIANTS: return load_arrays(make_stage(s, stage, domain))[1]['losses']
+    facts = load_arrays(make_stage(s, stage, domain))[1]
+    if 'history' not in facts: return facts['losses']
     rows = get_rows(s, domain, stage)
-    if VARIANTS[stage].rounds == 1: rows = rows[:1] # its checkpoints share one curve
+    if stage not in VARIANTS or VARIANTS[stage].rounds == 1: rows = rows[:1] # its checkpoints share one curve
     return [loss for row in rows for loss in row.get('losses', [])]

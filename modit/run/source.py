@@ -42,10 +42,10 @@ def _tables_in(source) -> str: # Python -> the syntax trees of the tables that `
 PACKAGE = Path(modit.__file__).parent
 
 @cache
-def _module_files() -> dict: # name, such as flow, synth or experiments.order -> its file
+def _module_files() -> dict: # name, such as flow, data.synth or experiments.order -> its file
     "Every module of the package by its name."
     found = [path for path in sorted(PACKAGE.rglob('*.py')) if path.stem[0] != '_']
-    def name(path): return f'experiments.{path.stem}' if path.parent.name == 'experiments' else path.stem
+    def name(path): return '.'.join(path.relative_to(PACKAGE).with_suffix('').parts)
     return {name(path): path for path in found}
 
 def _module_file(module): return _module_files()[module]
@@ -53,7 +53,7 @@ def _module_file(module): return _module_files()[module]
 # %% ../../nbs/run/015_source.ipynb #8d9116ac
 @cache
 def code_of(
-    module:str, # of modit, such as flow or experiments.order
+    module:str, # of modit, such as flow or data.synth
 ) -> str:
     "The `meaning` of a module's source, as it enters a key."
     return meaning(_module_file(module).read_text())
@@ -89,13 +89,16 @@ def imports_in(
     return imported(path.read_text(), path.parent)
 
 # %% ../../nbs/run/015_source.ipynb #c011b
-NAMED = re.compile(r"\bmodit\.(?:\w+\.)*(\w+):\w+")
+NAMED = re.compile(r"\bmodit\.((?:\w+\.)*\w+):\w+")
+
+def _is_page(module): return module.rpartition('.')[0] == 'experiments' # no module imports it
 
 def modules_named(
     *words:str, # sources, or words such as module:function
 ) -> list:      # names of modules of the library, without experiments
     "The modules of this package that texts name, in the form package.module:function."
-    return [m for word in words for m in NAMED.findall(word) if m in _module_files()]
+    found = [m for word in words for m in NAMED.findall(word)]
+    return [m for m in found if m in _module_files() and not _is_page(m)]
 
 @cache
 def named_in(module): return modules_named(_module_file(module).read_text()) # anywhere in its source

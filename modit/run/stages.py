@@ -4,7 +4,7 @@ r"""The file of a stored result is named after a key: the settings that its stag
 
 # %% auto #0
 __all__ = ['WORLD', 'MODEL', 'FIT', 'SEQUENCES', 'SAMPLER', 'FAN', 'POOL', 'ROUND', 'VALIDATE', 'CORPUS', 'PRETRAIN', 'CPT',
-           'SFT', 'PREFERRED', 'STAGES', 'FEW', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED', 'DISPLAYED', 'Stage',
+           'SFT', 'DIRECT', 'PREFERRED', 'STAGES', 'FEW', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED', 'DISPLAYED', 'Stage',
            'stages_of', 'check_stage', 'stage_key', 'stage_path']
 
 # %% ../../nbs/run/217_stages.ipynb #9550b9a0
@@ -49,6 +49,9 @@ CPT = (*MODEL, *FIT, *SEQUENCES, 'batch', 'condition_dropout', 'guidance_branch'
        'repetition', 'cpt_epochs', 'cpt_lr', 'cpt_micro_batch')
 SFT = (*MODEL, *FIT, *SEQUENCES, 'batch', 'condition_dropout', 'guidance_branch', 'jacobi', 'train_rows',
        'sft_epochs', 'sft_lr', 'sft_micro_batch', 'sft_draws', 'sft_depth')
+DIRECT = ('min_lr_ratio', 'weight_decay', 'grad_clip', 'precision', 'direct_steps', 'direct_checkpoints', 'direct_lr',
+          'direct_temperature', 'direct_look', 'direct_tail', 'direct_items', 'hppo_cases', 'hppo_batch', 'hppo_draws',
+          'jacobi', 'anchor_scale', 'guidance_branch', 'preference_run', *SEQUENCES, *VALIDATE)
 
 # %% ../../nbs/run/217_stages.ipynb #c033
 def _preference_reads(variant:Variant): # a row of VARIANTS -> names of settings
@@ -59,35 +62,37 @@ def _preference_reads(variant:Variant): # a row of VARIANTS -> names of settings
     extra = ('reward_items',) if variant.extra else ()
     return (*MODEL, 'preference_run', *ROUND, 'hppo_warmup', *VALIDATE, *later, *extra, *fields_named)
 
-def _preference_code(v): return ('rounds', *modules_named(v.extra, v.reward)) # of a Variant
+def _preference_code(v): return ('rounds', *modules_named(v.extra, v.reward, v.loss)) # of a Variant
 
 # %% ../../nbs/run/217_stages.ipynb #b7274ff6
 PREFERRED = ('pool', 'sft', 'corpus') # parents of every preference run
 STAGES = dict(
-    domain=Stage((), (*WORLD, 'items', 'clusters', 'attribute_shift'), ('synth',)),
+    domain=Stage((), (*WORLD, 'items', 'clusters', 'attribute_shift'), ('data.synth',)),
     corpus=Stage(('domain',), CORPUS, ('ordering',)),
-    pretrained=Stage((), PRETRAIN, ('synth', 'pretrain'), shared=True),
+    pretrained=Stage((), PRETRAIN, ('data.synth', 'pretrain'), shared=True),
     cpt=Stage(('pretrained', 'corpora'), CPT, ('cpt',), shared=True),
     sft=Stage(('cpt', 'corpus'), SFT, ('sft',)),
     cpt_single=Stage(('pretrained', 'corpus'), CPT, ('cpt',)),
     sft_single=Stage(('cpt_single', 'corpus'), SFT, ('sft',)),
     pool=Stage(('sft', 'corpus'), (*MODEL, 'preference_run', 'guidance_branch', *POOL), ('candidates',)),
+    direct=Stage(('sft', 'corpus'), (*MODEL, *DIRECT), ('direct',)),
+    alone=Stage(('corpus',), (*MODEL, *DIRECT), ('direct', 'anchored')),
     conditioned=Stage(PREFERRED, (*MODEL, 'preference_run', *ROUND, 'prefix_len', 'hppo_steps'),
-                      ('conditioned',), maker='modit.experiments.frontier:make_conditioned'),
-    fewer=Stage(PREFERRED, _preference_reads(VARIANTS['off_policy']), ('fewer',),
+                      ('experiments.lib.conditioned',), maker='modit.experiments.frontier:make_conditioned'),
+    fewer=Stage(PREFERRED, _preference_reads(VARIANTS['off_policy']), ('experiments.lib.fewer',),
                 maker='modit.experiments.labelled:make_fewer'),
     steps=Stage(PREFERRED, (*_preference_reads(VARIANTS['off_policy']), 'guidance_scales', 'reward_items'),
-                ('steps',), maker='modit.experiments.fan:make_steps'))
+                ('experiments.lib.steps',), maker='modit.experiments.fan:make_steps'))
 STAGES |= {name: Stage(PREFERRED, _preference_reads(v), _preference_code(v)) for name, v in VARIANTS.items()}
 FEW = (2, 8, 15, 30, 60, 120, 'all') # numbers of patterns that later stages are trained on
 _LATER = (*CPT, *SFT, *POOL, *_preference_reads(VARIANTS['off_policy'])) # settings of all later stages
-STAGES |= {f'few_{n}': Stage(('pretrained', 'corpus'), _LATER, ('few',),
+STAGES |= {f'few_{n}': Stage(('pretrained', 'corpus'), _LATER, ('experiments.lib.few',),
                              maker='modit.experiments.patterns:make_few') for n in FEW}
 GENERATED = ('super_patterns',) # settings that only the synthetic world has
 FOLDER_STAGES = {name: stage for name, stage in STAGES.items() if name != 'domain'} | dict(
-    corpus=Stage((), (*CORPUS, 'dim', 'items'), ('scorer', 'ordering')),
+    corpus=Stage((), (*CORPUS, 'dim', 'items'), ('data.scorer', 'ordering')),
     pretrained=Stage(('corpora',), tuple(k for k in PRETRAIN if k not in GENERATED),
-                     ('sessions', 'pretrain'), shared=True))
+                     ('data.sessions', 'pretrain'), shared=True))
 UNKEYED = ('profile', 'domains', 'folders', 'scorers', 'checkpoint_every')
 
 def stages_of(s): return FOLDER_STAGES if s.folders else STAGES # the table of stages for some settings

@@ -113,8 +113,8 @@ def scores_path(
     *facts,     # everything else that the scores depend on
 ) -> Path:
     "The path of a small world's scores."
-    modules = imports_of('synth', 'pretrain', 'cpt', 'sft', 'rounds', 'baselines')
-    code = [code_of(name) for name in sorted({*modules, 'small_worlds'})]
+    modules = imports_of('data.synth', 'pretrain', 'cpt', 'sft', 'rounds', 'baselines')
+    code = sorted(code_of(name) for name in {*modules, 'experiments.lib.small_worlds'})
     return runs_dir()/s.profile/'small_worlds'/f'{fingerprint(vars(s), facts, code)}.csv'
 
 # %% ../../../nbs/experiments/lib/223_small_worlds.ipynb #w022b

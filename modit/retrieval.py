@@ -97,7 +97,7 @@ class Flat:
 ENGINES = dict( # word: function that makes an engine from the items
     hnsw='modit.index.engines:hnsw_index', ivf='modit.index.engines:lists_index',
     ivf_disk='modit.index.engines:disk_index',
-    milvus='modit.index.milvus:MilvusIndex')
+    torch='modit.index.device:DeviceIndex', milvus='modit.index.milvus:MilvusIndex')
 
 def open_engine(
     items,       # (n, d) unit embeddings

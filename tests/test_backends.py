@@ -17,17 +17,18 @@ from modit.index.audit import _refuse_labels, _winner_changed, audit, audit_labe
 from modit.candidates import label_pool
 from modit.serving.catalogue import OneQuery, make_catalogue
 from modit.index.milvus import MilvusIndex
+from modit.index.device import DeviceIndex
 from modit.ordering import Corpus, prepare_corpus, training_cases
 from modit.retrieval import VectorIndex, search
 from modit.settings import load_settings
 from modit.run.shards import labeller
 from modit.sphere import normalize
-from modit.store import stream
+from modit.store import as_float32, stream
 from modit.data.synth import make_domain, make_world
 
 lacking = [name for name in ('pymilvus', 'milvus_lite', 'pyarrow') if find_spec(name) is None]
 needs_milvus = pytest.mark.skipif(bool(lacking), reason=f'modit[milvus] lacks {", ".join(lacking)}')
-KINDS = ('flat', 'hnsw', 'ivf', 'ivf_disk', pytest.param('milvus', marks=needs_milvus))
+KINDS = ('flat', 'torch', 'hnsw', 'ivf', 'ivf_disk', pytest.param('milvus', marks=needs_milvus))
 
 
 def grouped(n, d, groups, rng):
@@ -67,9 +68,28 @@ def test_finds_the_nearest_items(indexes, kind):
     brute = QUERIES.astype(np.float64) @ ITEMS.T.astype(np.float64)
     exact = np.argsort(-brute, axis=1, kind='stable')[:, :20]
     shared = (ids[:, :, None] == exact[:, None]).any(2)
-    assert ids.shape == scores.shape == (70, 20) and shared.mean() >= (1 if kind == 'flat' else .99)
+    least = 1 if kind in ('flat', 'torch') else .99
+    assert ids.shape == scores.shape == (70, 20) and shared.mean() >= least
     assert np.array_equal(scores, np.take_along_axis(brute, ids, 1).astype(np.float32)), 'scores are exact'
     assert (np.diff(scores, axis=1) <= 0).all() and all(len(set(row)) == 20 for row in ids)
+
+
+@pytest.mark.filterwarnings('error')
+@pytest.mark.parametrize('kind', ('<f4', '<f2'))
+def test_torch_finds_what_flat_finds(tmp_path, kind):
+    rng = stream(0, 'torch')
+    items = normalize(rng.normal(size=(9001, 20))).astype(kind)
+    items[rng.choice(np.arange(50, 9001), 300, replace=False)] = np.tile(items[:50], (6, 1)) # seven equal
+    np.save(tmp_path/'items.npy', items)
+    mapped = as_float32(np.load(tmp_path/'items.npy', mmap_mode='r'))
+    queries = normalize(rng.normal(size=(70, 20))).astype(np.float32)
+    queries[:50] = items[:50]
+    flat = VectorIndex(mapped, block=32)
+    for block in (50, 1000, 9001):
+        index = flat.with_engine(DeviceIndex(flat.items, block=block))
+        for k in (1, 30, 9001):
+            for ours, theirs in zip(index.search(queries, k), flat.search(queries, k), strict=True):
+                assert np.array_equal(ours, theirs), (block, k)
 
 
 def test_one_query_is_answered_as_in_a_block(tmp_path):

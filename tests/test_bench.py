@@ -1,4 +1,5 @@
 """Speed at tiny sizes: answers agree, files join and outlive a kill, exponents are found; untimed."""
+import json
 import os
 import signal
 import subprocess
@@ -296,3 +297,13 @@ def test_jobs_label_a_pool_together(tmp_path, monkeypatch):
     assert row['jobs'] == 2 and row['seconds'] > 0 and row['start'] > 0
     assert len([*tmp_path.rglob('pool-001-*-of-2.safetensors')]) == 2
     with pytest.raises(RuntimeError, match='a job has failed'): jobs.start_jobs(one, ['nosuch'])
+
+
+# ---- the script for a machine with an accelerator
+def test_the_script_for_an_accelerator_runs_anywhere(tmp_path):
+    run = [sys.executable, ROOT/'bench'/'accelerator.py', tmp_path/'found.json', '--tiny']
+    subprocess.run(run, env=environment(), check=True, capture_output=True, timeout=300)
+    rows = json.loads((tmp_path/'found.json').read_text())
+    assert [row['what'] for row in rows][-1] == 'end'
+    compared = [row for row in rows if row.get('engine') == 'flat']
+    assert len(compared) == 2 and all(row['same_ids'] == row['same_scores'] == 1 for row in compared)

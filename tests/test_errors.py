@@ -52,7 +52,7 @@ def test_wrong_shapes_and_depths():
     with pytest.raises(ValueError, match='dimension 4, expected 8'): index.search(ITEMS[:, :4], 5)
     with pytest.raises(ValueError, match='pool of 50'): index.search(ITEMS, 51)
     with pytest.raises(ValueError, match='table of rows'): VectorIndex(ITEMS[0])
-    with pytest.raises(ValueError, match='flat, hnsw, ivf, ivf_disk, milvus or'): VectorIndex(ITEMS, 'tree')
+    with pytest.raises(ValueError, match='ivf_disk, torch, milvus or'): VectorIndex(ITEMS, 'tree')
 
 
 def test_patterns_too_small_for_a_case():

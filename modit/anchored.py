@@ -39,6 +39,7 @@ def prefill(self:Anchored,
     "Encode the condition once (sec. Inference)."
     return MODiT.prefill(self, items, valid) | dict(items=items)
 
+# %% ../nbs/084_anchored.ipynb #ebb57873
 @patch
 def anchor(self:Anchored,
     cache,    # from `prefill`
@@ -65,6 +66,7 @@ def velocity(self:Anchored,
     shift, scale = self.final(features).chunk(2, -1)
     return self.head(modulate(x, shift, 1 + scale)).flatten(1, 2)
 
+# %% ../nbs/084_anchored.ipynb #cdd00160
 @patch
 def cached_velocity(self:Anchored,
     cache,        # from `prefill`

@@ -20,7 +20,7 @@ from .ordering import Cases, Corpus, centroid, training_cases
 from .preference import implicit_scores
 from .retrieval import search
 from .rounds import Run
-from .settings import Settings
+from .settings import Settings, require
 from .sphere import exp_map, normalize, sample_sphere, to_tangent
 from .store import stream
 from .training import fit
@@ -38,7 +38,8 @@ def soft_border(
     for _ in range(halvings):
         middle = (low + high)/2
         many = torch.sigmoid((scores - middle)/temperature).sum(-1, keepdim=True) > k
-        low, high = torch.where(many, middle, low), torch.where(many, high, middle)
+        low = torch.where(many, middle, low)
+        high = torch.where(many, high, middle)
     return (low + high)/2
 
 # %% ../nbs/186_direct.ipynb #e424a0af
@@ -67,13 +68,15 @@ def nearest(
 ) -> np.ndarray:   # (n, many) item ids, nearest first
     "The nearest items among those allowed; raises `ValueError` when there are too few."
     if allowed is None: return search(corpus.index, queries, many, exclude)
-    asked, most = 2*many, len(corpus.items) - (0 if exclude is None else exclude.shape[1])
-    while True:
-        ids = search(corpus.index, queries, min(asked, most), exclude)
+    most = len(corpus.items) - (0 if exclude is None else exclude.shape[1])
+    asked = many
+    found = 0
+    while found < many and asked < most:
+        asked = min(2*asked, most)
+        ids = search(corpus.index, queries, asked, exclude)
         free = allowed[ids]
-        if free.sum(1).min() >= many or asked >= most: break
-        asked *= 2
-    if free.sum(1).min() < many: raise ValueError(f'{corpus.name}: fewer than {many} items may be used; lower k')
+        found = free.sum(1).min()
+    require(found >= many, f'{corpus.name}: {found} items may be searched, {many} are needed; lower k')
     return np.take_along_axis(ids, np.argsort(~free, axis=1, kind='stable')[:, :many], 1)
 
 # %% ../nbs/186_direct.ipynb #5369f5a5
@@ -113,7 +116,8 @@ def climb(
         ids, wanted = looks.look(q.numpy(), cases, s.direct_look*s.k)
         items = torch.from_numpy(looks.corpus.items[ids])
         here = q.clone().requires_grad_()
-        value = soft_joint((items @ here[:, :, None])[..., 0], torch.from_numpy(wanted).float(), s.k, s.direct_temperature)
+        scores = (items @ here[:, :, None])[..., 0]
+        value = soft_joint(scores, torch.from_numpy(wanted).float(), s.k, s.direct_temperature)
         up = to_tangent(q, torch.autograd.grad(value.sum(), here)[0])
         q = normalize(exp_map(q, length*normalize(up)))
     return q.numpy()
@@ -126,12 +130,14 @@ def direct_batch(
     rng,           # NumPy generator of this step
 ) -> dict:         # the rows of `direct_loss`
     "A batch of cases, with the noise of their queries and the draws of their tail term."
-    n, all_cases = s.hppo_batch, len(cases)
-    case = rng.choice(all_cases, n, replace=all_cases < n)
-    items = dict(prefix=corpus.items[cases.prefix[case]], tail=centroid(corpus.items, cases.tail[case])[:, None])
-    rows = {name: torch.from_numpy(x) for name, x in items.items()} | dict(case=torch.from_numpy(case))
-    rows |= dict(start=sample_sphere(rng, (n, 1, s.dim)), t=sample_time(rng, (n, s.hppo_draws)))
-    return rows | dict(noise=sample_sphere(rng, (n, s.hppo_draws, s.dim)))
+    n = s.hppo_batch
+    case = rng.choice(len(cases), n, replace=len(cases) < n)
+    tail = centroid(corpus.items, cases.tail[case])[:, None]
+    arrays = dict(case=case, prefix=corpus.items[cases.prefix[case]], tail=tail)
+    rows = {name: torch.from_numpy(x) for name, x in arrays.items()}
+    start = sample_sphere(rng, (n, 1, s.dim))
+    times = sample_time(rng, (n, s.hppo_draws))
+    return rows | dict(start=start, t=times, noise=sample_sphere(rng, (n, s.hppo_draws, s.dim)))
 
 # %% ../nbs/186_direct.ipynb #36a6356b
 def direct_loss(
@@ -150,14 +156,16 @@ def direct_loss(
     scores = (items @ q[:, :, None])[..., 0]
     value = soft_joint(scores, torch.from_numpy(wanted).to(scores), s.k, s.direct_temperature)
     if not s.direct_tail: return -value.mean()
-    tail = implicit_scores(model, rows['prefix'], rows['tail'], rows['t'], rows['noise'], s.jacobi, s.anchor_scale)
+    draws = rows['t'], rows['noise'], s.jacobi, s.anchor_scale
+    tail = implicit_scores(model, rows['prefix'], rows['tail'], *draws)
     return -value.mean() - s.direct_tail*tail.mean()
 
-# %% ../nbs/186_direct.ipynb #319d9884
+# %% ../nbs/186_direct.ipynb #ca48cb9c
 def _guided(start, s): # a copy to train; with guidance, its unconditional velocity stays that of the start
     policy = copy.deepcopy(start)
     return guided_by(policy, guide_of(start)) if s.guidance_scale != 1 else policy
 
+# %% ../nbs/186_direct.ipynb #319d9884
 def direct_rewards(
     start,         # the model to begin with, left as it is: SFT, or a new one
     corpus:Corpus, # domain of the cases
@@ -170,15 +178,17 @@ def direct_rewards(
     >>> [row['step'] for row in run.history]
     [10, 20]
     """
-    policy, run = _guided(start, s), Run()
+    policy = _guided(start, s)
+    run = Run()
     looks = Looks(corpus, rewarded_items(corpus, replace(s, reward_items=s.direct_items)))
     if cases is None: cases = training_cases(corpus, s.hppo_cases, s, 'hppo', 1)
     def batch(step): return direct_batch(cases, corpus, s, stream(s.seed, 'direct', corpus.name, step))
     def loss(model, rows): return direct_loss(model, rows, looks, cases, s)
     def on_step(step, model):
         if step not in (*s.direct_checkpoints, s.direct_steps): return
-        run.record(model, corpus, s, round=1, step=step, different=len(looks.asked), lookups=looks.lookups)
-    slow = replace(s, warmup_ratio=.05)
-    losses = fit(policy, loss, batch, s.direct_steps, s.direct_lr, slow, s.hppo_batch, name='direct', on_step=on_step)
+        counts = dict(different=len(looks.asked), lookups=looks.lookups)
+        run.record(model, corpus, s, round=1, step=step, **counts)
+    how = dict(micro=s.hppo_batch, name=f'direct {corpus.name}', on_step=on_step)
+    losses = fit(policy, loss, batch, s.direct_steps, s.direct_lr, replace(s, warmup_ratio=.05), **how)
     run.history = [row | dict(losses=losses) for row in run.history]
     return run

@@ -51,7 +51,7 @@ def get_corpus(
     corpus = Corpus.load(make_stage(s, 'corpus', name), _own_folder(s, name))
     return replace(corpus, scorer=scorer_of(s, name)) # which is never saved
 
-# %% ../../nbs/run/220_pipeline.ipynb #c020
+# %% ../../nbs/run/220_pipeline.ipynb #c286b236
 def _checkpoint_path(path, i): return path.with_name(f'{path.stem}.{i}.safetensors') # the i-th of a run
 
 def _guide_of(s, stage, domain): # the model that gives the unconditional velocity, None: the stage's own
@@ -60,6 +60,7 @@ def _guide_of(s, stage, domain): # the model that gives the unconditional veloci
     if stage != 'pretrained' and s.guidance_branch == 'frozen': return get_model(s, 'pretrained')
     return None
 
+# %% ../../nbs/run/220_pipeline.ipynb #c020
 def get_model(
     s:Settings, # of the run
     stage:str,  # base (untrained), a supervised stage or a preference variant

@@ -49,9 +49,9 @@ CPT = (*MODEL, *FIT, *SEQUENCES, 'batch', 'condition_dropout', 'guidance_branch'
        'repetition', 'cpt_epochs', 'cpt_lr', 'cpt_micro_batch')
 SFT = (*MODEL, *FIT, *SEQUENCES, 'batch', 'condition_dropout', 'guidance_branch', 'jacobi', 'train_rows',
        'sft_epochs', 'sft_lr', 'sft_micro_batch', 'sft_draws', 'sft_depth')
-DIRECT = ('min_lr_ratio', 'weight_decay', 'grad_clip', 'precision', 'direct_steps', 'direct_checkpoints', 'direct_lr',
-          'direct_temperature', 'direct_look', 'direct_tail', 'direct_items', 'hppo_cases', 'hppo_batch', 'hppo_draws',
-          'jacobi', 'anchor_scale', 'guidance_branch', 'preference_run', *SEQUENCES, *VALIDATE)
+DIRECT = (*FIT, 'reward_items', 'direct_steps', 'direct_checkpoints', 'direct_lr', 'direct_temperature',
+          'direct_look', 'direct_tail', 'direct_items', 'hppo_cases', 'hppo_batch', 'hppo_draws', 'jacobi',
+          'anchor_scale', 'preference_run', *SEQUENCES, *VALIDATE)
 
 # %% ../../nbs/run/217_stages.ipynb #c033
 def _preference_reads(variant:Variant): # a row of VARIANTS -> names of settings
@@ -75,7 +75,7 @@ STAGES = dict(
     cpt_single=Stage(('pretrained', 'corpus'), CPT, ('cpt',)),
     sft_single=Stage(('cpt_single', 'corpus'), SFT, ('sft',)),
     pool=Stage(('sft', 'corpus'), (*MODEL, 'preference_run', 'guidance_branch', *POOL), ('candidates',)),
-    direct=Stage(('sft', 'corpus'), (*MODEL, *DIRECT), ('direct',)),
+    direct=Stage(('sft', 'corpus'), (*MODEL, *DIRECT, 'guidance_branch'), ('direct',)),
     alone=Stage(('corpus',), (*MODEL, *DIRECT), ('direct', 'anchored')),
     conditioned=Stage(PREFERRED, (*MODEL, 'preference_run', *ROUND, 'prefix_len', 'hppo_steps'),
                       ('experiments.lib.conditioned',), maker='modit.experiments.frontier:make_conditioned'),

@@ -302,7 +302,7 @@ def test_jobs_label_a_pool_together(tmp_path, monkeypatch):
 # ---- the script for a machine with an accelerator
 def test_the_script_for_an_accelerator_runs_anywhere(tmp_path):
     run = [sys.executable, ROOT/'bench'/'accelerator.py', tmp_path/'found.json', '--tiny']
-    subprocess.run(run, env=environment(), check=True, capture_output=True, timeout=300)
+    subprocess.run(run, env=environment(ROOT), check=True, capture_output=True, timeout=300)
     rows = json.loads((tmp_path/'found.json').read_text())
     assert [row['what'] for row in rows][-1] == 'end'
     compared = [row for row in rows if row.get('engine') == 'flat']

@@ -27,9 +27,9 @@ def settings_alone(
     s:Settings, # of one or several domains
     name:str,   # one of them
 ) -> Settings:
-    "The settings of one domain, without the place of its data and the names of functions."
+    "The settings of one domain, without the place of its data and the names of functions and devices."
     lists = {key: (s.of(key, name),) for key in PER_DOMAIN}
-    index = 'flat' if ':' in s.index else s.index
+    index = 'flat' if ':' in s.index or s.index == 'torch' else s.index
     return replace(s, domains=(name,), folders=(), scorers=(), index=index, **lists)
 
 # %% ../../nbs/serving/254_bundle.ipynb #c005

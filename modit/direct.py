@@ -8,7 +8,6 @@ __all__ = ['soft_border', 'soft_joint', 'nearest', 'Looks', 'climb', 'direct_bat
 # %% ../nbs/186_direct.ipynb #5007f8c1
 import copy
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 import torch

@@ -8,7 +8,6 @@ __all__ = ['POLICIES', 'READS', 'SCORES', 'LOOKS', 'COLUMNS', 'SHOWN', 'settings
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import pandas as pd
 
 from ..anchored import anchored
@@ -16,6 +15,7 @@ from ..direct import Looks, climb
 from ..evaluation import average_pool, serve
 from ..ordering import Corpus
 from ..report.ledger import judge, threshold_claim
+from ..report.looks import look
 from ..report.report import Table, by_method, read_reported, with_hppo
 from ..report.verdicts import contrast, contrasts, split_panels
 from ..run.page import Page
@@ -69,11 +69,13 @@ def run(
     p:Page, # draws
 ) -> dict: # direct: per-case means over draws; direct_draws: means of each draw
     "Train the policies of all draws where they are missing, and score them."
-    rows, oracle = [], []
+    rows = []
+    oracle = []
     for name in p.domains:
         corpus = get_corpus(p.s, name)
         rows += [scored_draw(p, corpus, stage, draw) for stage in POLICIES for draw in p.draws]
-        def target(cases, corpus=corpus): return climb(average_pool(corpus, cases), Looks(corpus), cases, p.s)
+        def target(cases, corpus=corpus):
+            return climb(average_pool(corpus, cases), Looks(corpus), cases, p.s)
         oracle.append(p.score(corpus, dict(local_target=target), most=p.s.density_cases))
     drawn = pd.concat(rows, ignore_index=True)
     means = drawn.groupby(_KEYS, sort=False)[['attr', 'same', 'joint', 'cond', 'auc']].mean().reset_index()
@@ -108,16 +110,17 @@ def labels_table(
 # %% ../../nbs/experiments/365_direct.ipynb #98c32f56
 def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint and Same of the policies, their gain over SFT, and what they cost (ours)."
-    cases, words = beside(scores), f'Direct rewards: means of {len(p.draws)} draws.'
+    cases = beside(scores)
+    words = f'Direct rewards: means of {len(p.draws)} draws.'
     gain = contrasts(cases, [(method, 'sft') for method in COLUMNS[2:]], p.s)
     gain = gain.rename(columns=dict(a='method', units='patterns'))
     kept = ['method', 'domain', 'split', 'estimate', 'low', 'high', 'patterns', 'verdict']
+    over = f"Joint minus SFT's, in points, with 95% intervals. {words}"
+    cost = 'Steps and labels of the scored checkpoint; Joint: mean, least, greatest of the draws (percent).'
     return {'tab-direct': Table(by_method(cases, COLUMNS), f'Joint (percent). {words}', COLUMNS),
             'tab-direct-same': Table(by_method(cases, COLUMNS, 'same'), f'Same (percent). {words}', COLUMNS),
-            'tab-direct-gain': Table(gain[kept], f'Joint minus SFT\'s, in points, with 95% intervals. {words}',
-                                     ('estimate', 'low', 'high')),
-            'tab-direct-labels': Table(labels_table(scores), 'Steps and labels of the checkpoint that is scored; '
-                                       'Joint: mean, least and greatest of the draws (percent).')}
+            'tab-direct-gain': Table(gain[kept], over, ('estimate', 'low', 'high')),
+            'tab-direct-labels': Table(labels_table(scores), cost)}
 
 # %% ../../nbs/experiments/365_direct.ipynb #ada8f07d
 SHOWN = ('average', 'hppo', 'average_own', 'alone', 'direct')
@@ -130,14 +133,14 @@ def paper_gain(
     gain = (100*(wide.hppo - wide.sft)).rename('gain').reset_index()
     return gain[gain.domain.isin(p.domains) & gain.split.isin(p.splits)]
 
+# %% ../../nbs/experiments/365_direct.ipynb #884138e7
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint minus SFT's, with intervals (ours)."
     rows = contrasts(beside(scores), [(method, 'sft') for method in SHOWN], p.s)
     fig = split_panels(rows, p.domains, p.splits, 'Joint minus SFT\n(points)', {m: look(m) for m in SHOWN})
-    for ax, split in zip(fig.axes, p.splits, strict=False):
-        for row in paper_gain(p).query('split == @split').itertuples():
-            at = list(p.domains).index(row.domain)
-            ax.plot([at - .45, at + .45], [row.gain]*2, c='0.5', lw=1, zorder=0)
+    for row in paper_gain(p).itertuples():
+        at = list(p.domains).index(row.domain)
+        fig.axes[p.splits.index(row.split)].plot([at - .45, at + .45], [row.gain]*2, c='0.5', lw=1, zorder=0)
     return {'fig-direct': fig}
 
 # %% ../../nbs/experiments/365_direct.ipynb #b8d24a13
@@ -152,6 +155,7 @@ def same_kept(
     rows = rows.assign(**{name: rows[name] + paper for name in ('estimate', 'low', 'high')})
     return threshold_claim(rows, rows.low > 0, rows.high < 0)
 
+# %% ../../nbs/experiments/365_direct.ipynb #0f565108
 def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "B30 to B35; left out where a domain is no synthetic one."
     cases = beside(scores)
@@ -159,7 +163,8 @@ def claims(scores:dict, p:Page) -> list: # rows of the ledger
     if not len(cases): return []
     items = cases[cases.split == 'item']
     found = dict(B30=contrast(cases, 'direct', 'hppo', p.s), B32=same_kept(cases, p),
-                 B33=contrast(cases, 'direct', 'direct_first', p.s), B34=contrast(cases, 'alone', 'average', p.s))
+                 B33=contrast(cases, 'direct', 'direct_first', p.s),
+                 B34=contrast(cases, 'alone', 'average', p.s))
     if len(items): found |= dict(B31=contrast(items, 'direct', 'average_own', p.s),
                                  B35=contrast(items, 'alone', 'hppo', p.s))
     return [judge(name, found[name]) for name in sorted(found)]

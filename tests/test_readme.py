@@ -103,7 +103,7 @@ def real_gains():
     assert len(gain) == 3 and (gain.verdict == 'for').all()
     assert (points('hppo', 'average_own', profile='public').xs('item', level='split').verdict == 'for').all()
     others = claimed('C04', CLAIMED[1:]).query('split == "item"').estimate
-    return [f'On real items HPPO adds {span(100*gain.estimate)} on tweets, words and verbs, '
+    return [f'On real items it adds {span(100*gain.estimate)} on tweets, words and verbs, '
             f'and {span(100*others)} on icons and branches']
 
 

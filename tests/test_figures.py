@@ -17,6 +17,7 @@ from matplotlib.text import Text
 
 from conftest import EXPERIMENTS
 from modit.report import looks
+from modit.report.report import best_variants, read_cases
 from modit.run.notebooks import page_constant
 from modit.run.page import LEDGER, open_page
 from modit.store import stream
@@ -191,6 +192,20 @@ def mark_of(line):
     "Shape, filling and size of a line's marks."
     face = line.get_markerfacecolor()
     return line.get_marker(), face if face == 'none' else to_hex(face), line.get_markersize()
+
+
+@pytest.mark.parametrize('name, label', [('main', 'fig-pareto'), ('frontier', 'fig-frontier')])
+def test_a_ring_encloses_the_mark_of_hppos_variant(name, label):
+    p = open_page(name, profile='mini')
+    best, figure = best_variants(read_cases(p.folder, 'validation')), figures(name)[label]
+    domains = [ax.get_title() for ax in figure.axes[:len(p.domains)]]
+    for i, ax in enumerate(figure.axes):
+        lines = ax.get_lines()  # in the order in which they are drawn
+        for ring in (line for line in lines if line.get_markerfacecolor() == 'none'):
+            inside = [x for x in lines[:lines.index(ring)] if len(x.get_xdata()) == 1
+                      and np.allclose(x.get_xydata(), ring.get_xydata())]
+            colour = looks.look(best[domains[i % len(domains)]]).colour
+            assert inside[-1].get_color() == colour, f'{label}, {domains[i % len(domains)]}'
 
 
 @every_page

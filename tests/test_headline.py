@@ -1,4 +1,4 @@
-"""Made again: the headline's marks from the ledgers, counts of the groups from scores of cases."""
+"""Made again: the headline's counts from the ledgers, counts of the groups from scores of cases."""
 from functools import cache
 
 import numpy as np
@@ -20,15 +20,16 @@ def cells(profile):
     return pd.read_csv(ROOT/'figures'/profile/'claim-cells.csv')
 
 
-def mark(row):
-    "The mark that the ends of an interval ask for."
-    low, high = sorted((row.low*row.side, row.high*row.side))
-    return '●' if low > 0 else '✕' if high < 0 else '○'
+def count(rows):
+    "How many intervals lie above 0 on the claim's side, and how many below."
+    ends = np.sort(np.stack([rows.low*rows.side, rows.high*rows.side]), axis=0)
+    holds, opposite = (ends[0] > 0).sum(), (ends[1] < 0).sum()
+    return f'{holds} of {len(rows)}' + f', {opposite} ✕'*bool(opposite)
 
 
 def check(text, rows):
     if not len(rows): return text == 'not run'
-    return text == ' / '.join(''.join(map(mark, part.itertuples())) for _, part in rows.groupby('split'))
+    return text == ' / '.join(count(part) for _, part in rows.groupby('split'))
 
 
 @pytest.mark.parametrize('claim', CLAIMS)
@@ -50,8 +51,8 @@ def test_headline_has_six_claims_in_three_columns():
 
 def test_the_check_finds_a_wrong_count():
     rows = cells('mini').query('id == "C02"')
-    assert check('●●●● / ●●●●', rows)
-    assert not check('●●●● / ●●●○', rows) and not check('not run', rows)
+    assert check('4 of 4 / 4 of 4', rows)
+    assert not check('4 of 4 / 3 of 4', rows) and not check('not run', rows)
 
 
 # ---- groups of contrasts
@@ -150,9 +151,28 @@ def test_the_lists_can_be_read():
     assert all(is_allowed(rgba) for _, rgba in colours_of(figure))
 
 
+def words_of(figure): return [text.get_text() for text in texts_of(figure)[0]]
+
+
 def test_the_lists_are_those_of_the_first_case():
-    drawn = {text.get_text().rstrip('…') for text in texts_of(found())[0]}
+    rows = pd.read_csv(ROOT/'figures'/'public'/'cases'/'lists.csv.gz')
+    rows = rows.query('domain == "wordnet-verb" and split == "item"').sort_values('rank')
+    drawn = [words.partition(' – ')[0].rstrip('…') for words in words_of(found())]
+    for method in ('seeds', 'average', 'average_own', 'hppo'):
+        for name in rows[rows.method == method].text.str.split(':').str[0].head(10):
+            assert any(name.startswith(word) for word in drawn if word), f'{method}: {name} is not drawn'
+
+
+def test_the_lists_count_what_the_scores_hold():
     rows = pd.read_csv(ROOT/'figures'/'public'/'cases'/'lists.csv.gz').query('domain == "wordnet-verb"')
-    for _, cell in rows[rows.method.isin(['average', 'hppo'])].groupby(['split', 'method']):
-        names = cell.sort_values('rank').text.str.split(':').str[0].head(10)
-        assert all(any(name.startswith(word) for word in drawn if word) for name in names)
+    rows = rows[(rows.split == 'item') & rows.method.isin(lists.FINDERS)]
+    wrong = {(0, 1): ' – no verb', (1, 0): ' – other kind', (0, 0): ' – neither'}
+    drawn = words_of(found())
+    for (attr, same), ending in wrong.items():
+        mine = ((rows.attr == attr) & (rows.same == same)).sum()
+        assert sum(words.endswith(ending) for words in drawn) == mine
+    right = (rows.attr*rows.same).groupby(rows.method).sum()
+    assert [f'{right[m]} of 10 right' in ' '.join(drawn) for m in lists.FINDERS] == [True]*3
+    main = pd.read_csv(ROOT/'figures'/'public'/'cases'/'main.csv.gz').query('method == "average"')
+    searches = main.dropna(subset='joint').groupby(['domain', 'split']).case.nunique().unique()
+    assert any(f' {n} searches' in words for n in searches for words in drawn) and len(searches) == 1

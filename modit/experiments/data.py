@@ -134,8 +134,8 @@ def draw_shares(
     ax.barh(rows.domain, 100*rows.train/rows.train.sum(), color=LIGHT, height=.6, label='ours')
     if not np.isnan(paper).all():
         ax.plot(100*paper/paper.sum(), rows.domain, '|', color=DARK, ms=13, mew=2, label="the paper's")
+        ax.legend(loc='upper right')
     ax.set(xlabel='share of the training rows (%)')
-    ax.legend(loc='upper right')
 
 # %% ../../nbs/experiments/300_data.ipynb #c022
 def draw_patterns(

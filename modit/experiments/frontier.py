@@ -144,8 +144,9 @@ SHOWN = ('average', *STEPPED, *STOPPED)
 def hollow(kind): return look(kind)._replace(filled=kind not in STEPPED) # baselines are hollow
 
 def plot_curves(
-    cases, # of `curves`
-    p:Page, # the run
+    cases,     # of `curves`
+    best:dict, # domain -> the variant that is HPPO
+    p:Page,    # the run
 ):         # matplotlib Figure
     "Means of every method along its dial, in the plane of Same and Joint."
     ylabels = [f'{split} split\nJoint (%)' for split in p.splits]
@@ -153,7 +154,7 @@ def plot_curves(
     usual = p.s.guidance_scale
     for (split, name), means in dial_means(cases, 'joint', ['split', 'domain']):
         ax = axes[p.splits.index(split), p.domains.index(name)]
-        for kind in SHOWN:
+        for kind in sorted(SHOWN, key=lambda x: x == best[name]): # over a variant that equals it
             style = hollow(kind).style | dict(ls='-' if kind in STOPPED else '--', lw=.9, ms=3)
             ax.plot(means.loc[kind].same, means.loc[kind].joint, **style)
             if kind in STOPPED: ax.plot(*means.loc[kind, usual], **hollow(kind).style | dict(ms=6))
@@ -208,9 +209,9 @@ def plot_areas(
 # %% ../../nbs/experiments/465_frontier.ipynb #19aabfe8
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint against Same along every dial, and the areas (ours)."
-    cases = curves(scores)
-    return {'fig-frontier': plot_curves(cases, p), 'fig-conditioned': plot_conditioned(cases, p),
-            'fig-area': plot_areas(cases, best_variants(scores['validation']), p)}
+    cases, best = curves(scores), best_variants(scores['validation'])
+    return {'fig-frontier': plot_curves(cases, best, p), 'fig-conditioned': plot_conditioned(cases, p),
+            'fig-area': plot_areas(cases, best, p)}
 
 # %% ../../nbs/experiments/465_frontier.ipynb #c037
 def claims(scores:dict, p:Page) -> list: # rows of the ledger

@@ -106,10 +106,11 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
 
 # %% ../../nbs/experiments/462_own_direction.ipynb #c026
 def claims(scores:dict, p:Page) -> list: # rows of the ledger
-    "B10 and B11, over D1 to D3; left out where none of them is run."
+    "B26 in every cell; B10 and B11 over D1 to D3, left out where none of them is run."
     cases = beside_rivals(scores, 'own_direction')
+    above_average = judge('B26', contrast(cases, 'average_own', 'average', p.s))
     d13 = cases[cases.domain.isin(['D1', 'D2', 'D3'])]
-    if not len(d13): return []
+    if not len(d13): return [above_average]
     ahead = partial(contrast, d13, 'hppo_own', s=p.s)
     return [judge('B10', weakest_in_each_cell(ahead('probe'), ahead('ridge_map'))),
-            judge('B11', ahead('average_own'))]
+            judge('B11', ahead('average_own')), above_average]

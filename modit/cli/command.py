@@ -190,11 +190,14 @@ def _tell(message, status): # print a line on stderr, return the exit status
 @contextmanager
 def _plain_lines():
     "Print a warning as one line, and no progress bar into a file."
-    usual, begin = warnings.formatwarning, tqdm.std.tqdm.__init__
+    usual = warnings.formatwarning
+    begin = tqdm.std.tqdm.__init__
     warnings.formatwarning = lambda message, *where, **more: f'modit: {message}\n'
     bars_in_terminals()
     try: yield
-    finally: warnings.formatwarning, tqdm.std.tqdm.__init__ = usual, begin
+    finally:
+        warnings.formatwarning = usual
+        tqdm.std.tqdm.__init__ = begin
 
 # %% ../../nbs/cli/279_command.ipynb #c051t
 OF_A_CLONE = ('main', 'run', 'sweep', 'figures', 'bench', 'plan')

@@ -48,6 +48,7 @@ def code_cells(
 
 def _source(cell): return ''.join(cell['source'])
 
+# %% ../../nbs/run/230_notebooks.ipynb #c010b
 def _tree(path, source): # of a notebook; its code, or a part of it -> syntax tree
     try: return ast.parse(source)
     except SyntaxError as e:

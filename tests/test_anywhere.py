@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from packaging.requirements import Requirement
 
-from conftest import ROOT, copy_repository
+from conftest import HANG, ROOT, copy_repository
 from modit.data.folder import write_folder
 from modit.data.synth import make_domain, make_world
 from modit.settings import load_settings
@@ -87,7 +87,7 @@ def env(request, wheel, tmp_path_factory):
         link_dependencies(folder/'bin'/'python')
     else:
         pip += ['--no-cache-dir', '-c', ROOT/'requirements.lock']
-        try: run([*pip, 'torch'], folder, timeout=900)
+        try: run([*pip, 'torch'], folder, timeout=HANG)
         except (AssertionError, subprocess.TimeoutExpired) as e:
             pytest.skip(f'no torch for Python {request.param} can be had: {str(e)[-300:]}')
         run([*pip, wheel], folder)

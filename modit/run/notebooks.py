@@ -188,7 +188,7 @@ def _papermill_run(path, out, parameters) -> str: # the error, or ''; out: path 
     from nbclient.exceptions import DeadKernelError
     try:
         papermill.execute_notebook(
-            path, out, parameters, cwd=repo_root(path), progress_bar=False,
+            path, out, parameters, cwd=repo_root(path), progress_bar=False, start_timeout=600,
             kernel_name='python3', language='python', kernel_manager_class=_kernel_manager())
     except papermill.PapermillExecutionError as e: return f'{e.ename}: {e.evalue}'
     except DeadKernelError: return 'its kernel died; was there enough memory?'

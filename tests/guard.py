@@ -25,8 +25,13 @@ def begin():
     pipe = None if 'PYTEST_XDIST_WORKER' in os.environ else watched()
     def forked():
         if pipe is not None: os.close(pipe)
-        if sys.platform == 'linux': ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGKILL)
+        end_with_parent(signal.SIGKILL)
     os.register_at_fork(after_in_child=forked)
+    if 'MAKELEVEL' in os.environ and pipe is not None: end_with_parent(signal.SIGTERM)  # make, or its shell
+
+
+def end_with_parent(sign):
+    if sys.platform == 'linux': ctypes.CDLL(None).prctl(DIES_WITH_PARENT, sign)
 
 
 def watched():

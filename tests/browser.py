@@ -5,6 +5,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from conftest import HANG
+
 NAMES = ('chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable', 'chrome')
 FLAGS = """
 --headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync --hide-scrollbars
@@ -27,7 +29,7 @@ class Browser:
         self.asked, self.events, self.session = 0, [], None
         try:
             port, path = self.wait(lambda: (Path(profile)/'DevToolsActivePort').read_text().split())
-            self.socket = create_connection(f'ws://127.0.0.1:{port}{path}', timeout=60)
+            self.socket = create_connection(f'ws://127.0.0.1:{port}{path}', timeout=HANG)
         except BaseException:
             self.process.kill()
             raise
@@ -35,7 +37,7 @@ class Browser:
         self.session = self.ask('Target.attachToTarget', targetId=tab, flatten=True)['sessionId']
         for domain in ('Page', 'Network', 'Runtime'): self.ask(f'{domain}.enable')
 
-    def wait(self, ready, seconds=60):
+    def wait(self, ready, seconds=HANG):
         "Ask until there is an answer; raises `TimeoutError`."
         for _ in range(seconds*20):
             try:
@@ -80,4 +82,4 @@ class Browser:
     def __exit__(self, *why):
         self.socket.close()
         self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(HANG)

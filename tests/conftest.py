@@ -14,16 +14,23 @@ from types import ModuleType
 
 import pytest
 
+import guard
+from guard import pytest_keyboard_interrupt # noqa: F401, a hook
+
+guard.begin()
 os.environ.setdefault('OMP_NUM_THREADS', '1') # before a library counts processors
 import torch # noqa: E402
 
+from modit.run.environment import PERSONAL # noqa: E402
 from modit.store import lock_file # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 os.chdir(ROOT)
-os.environ.pop('JUPYTER_PATH', None)
-os.environ.setdefault('MPLBACKEND', 'agg')
+for name in ('JUPYTER_PATH', *PERSONAL): os.environ.pop(name, None)
+os.environ |= dict(MPLBACKEND='agg', MATPLOTLIBRC=os.devnull)
 torch.set_num_threads(1)
+
+HANG = 3600 # seconds that only what hangs can take, however busy a machine is
 
 EXPERIMENTS = sorted((ROOT/'nbs'/'experiments').glob('*.ipynb'))
 OF_REAL_DATA = {'478_patterns': 'icons'} # the profile of pages that ask nothing of synthetic domains

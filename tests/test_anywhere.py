@@ -1,18 +1,17 @@
 """The wheel in an empty environment and an empty folder: check, fit, evaluate and expand work there."""
 import os
-import re
 import shutil
 import subprocess
 import sys
 import sysconfig
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import distribution, distributions
 from pathlib import Path
 
 import numpy as np
 import pytest
-from packaging.requirements import Requirement
+from test_extras import canonical, installed_by
 
-from conftest import ROOT, copy_repository
+from conftest import HANG, ROOT, copy_repository
 from modit.data.folder import write_folder
 from modit.data.synth import make_domain, make_world
 from modit.settings import load_settings
@@ -40,26 +39,12 @@ def wheel(tmp_path_factory):
     return path
 
 
-def needed(name, seen):
-    "The distributions that one stands on, without extras, as they are installed here."
-    try: here = distribution(name)
-    except PackageNotFoundError: return seen  # of another platform
-    seen[here.name] = here
-    wanted = [Requirement(line) for line in here.requires or ()]
-    for x in wanted:
-        if x.name not in seen and (not x.marker or x.marker.evaluate(dict(extra=''))): needed(x.name, seen)
-    return seen
-
-
-def link_dependencies(python):
+def link_dependencies(python, extra=''):
     "Put what the wheel asks for beside it, as links to what is installed here: no network, no minute."
     site = Path(run([python, '-c', 'import sysconfig; print(sysconfig.get_path("purelib"))'], ROOT).strip())
     here = Path(sysconfig.get_path('purelib'))
-    text = (ROOT/'pyproject.toml').read_text()
-    own = re.findall(r'^    "([\w-]+)', re.search(r'^dependencies = \[(.*?)^\]', text, re.M | re.S)[1], re.M)
-    found = {}
-    for name in own: needed(name, found)
-    tops = {file.parts[0] for x in found.values() for file in x.files if file.parts[0] != '..'}
+    names = installed_by(extra) & {canonical(x.name) for x in distributions()} - {'modit'}
+    tops = {file.parts[0] for name in names for file in distribution(name).files if file.parts[0] != '..'}
     for top in tops - {'__pycache__'}:
         if not (site/top).exists(): (site/top).symlink_to(here/top)
 
@@ -87,7 +72,7 @@ def env(request, wheel, tmp_path_factory):
         link_dependencies(folder/'bin'/'python')
     else:
         pip += ['--no-cache-dir', '-c', ROOT/'requirements.lock']
-        try: run([*pip, 'torch'], folder, timeout=900)
+        try: run([*pip, 'torch'], folder, timeout=HANG)
         except (AssertionError, subprocess.TimeoutExpired) as e:
             pytest.skip(f'no torch for Python {request.param} can be had: {str(e)[-300:]}')
         run([*pip, wheel], folder)
@@ -150,3 +135,44 @@ def test_what_works_on_the_repository_asks_for_a_clone(env, tmp_path):
         said = run([env/'modit', *words.split()], tmp_path, fails=True)
         assert said.count('\n') == 1 and 'clone' in said, said
     assert not os.listdir(tmp_path)
+
+
+# What each extra promises, in an environment that has no other; `dev` is the one in which tests run.
+PARQUET = """
+import os
+from pathlib import Path
+import numpy as np, pandas as pd
+from modit.data.folder import write_folder
+from modit.serving.catalogue import items_table
+write_folder('shoes', np.eye(40, 8, dtype='float32') + .1, range(40), np.arange(40) % 2)
+pd.read_csv('shoes/items.csv').to_parquet('shoes/items.parquet')
+os.remove('shoes/items.csv')
+assert len(items_table(Path('shoes'))) == 40
+"""
+DRAWN = "from modit.data import e5, icons, public, tree; import PIL, resvg_py, tokenizers"
+SEARCHED = """
+import numpy as np
+from modit.index.milvus import MilvusIndex
+print(len(MilvusIndex(np.eye(9, dtype='float32'), 'here.db').search(np.eye(9, dtype='float32')[:2], 3)[1]))
+"""
+WRITTEN = "from modit.report.article import write_report; write_report()"
+ALONE = dict(
+    parquet=['python', '-c', PARQUET], serve=['python', '-c', 'import modit.serving.serve'],
+    milvus=['python', '-c', SEARCHED], public=['python', '-c', DRAWN], report=['python', '-c', WRITTEN],
+    run=['modit', 'run', '310_density', '--profile', 'smoke', '--fresh'],
+    docs=['python', '-c', 'import sys; sys.path.insert(0, "docs"); import build, furo, myst_nb'])
+
+
+@pytest.mark.parametrize('extra', ALONE)
+def test_an_extra_alone_runs_what_it_promises(extra, wheel, tmp_path):
+    absent = installed_by(extra) & {'typst', 'sphinx'} - {canonical(x.name) for x in distributions()}
+    if absent: pytest.skip(f'not installed here: {", ".join(absent)}')
+    folder, place = tmp_path/'env', tmp_path/'modit'
+    run([sys.executable, '-m', 'venv', '--without-pip', folder], tmp_path)
+    pip = [sys.executable, '-m', 'pip', '--python', folder/'bin'/'python', 'install', '-q']
+    run([*pip, '--no-deps', '--no-index', wheel], tmp_path)
+    link_dependencies(folder/'bin'/'python', extra)
+    if extra in ('run', 'report', 'docs'): copy_repository(place)
+    else: place.mkdir()
+    program, *words = ALONE[extra]
+    run([folder/'bin'/program, *words], place)

@@ -220,12 +220,12 @@ KILLED = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, 'tests')
-from conftest import ROOT, definitions_of
+from conftest import HANG, ROOT, definitions_of
 from modit.settings import load_settings
 growth = definitions_of(ROOT/'nbs'/'cost'/'264_growth.ipynb')
 Point, grow = growth.Point, growth.grow
 def measure(point, s):
-    if point.items == 300: time.sleep(600)
+    if point.items == 300: time.sleep(HANG)
     return [dict(work='a query', seconds=1, memory_mb=1)]
 grow([Point('flat', n) for n in (100, 200, 300)], load_settings('smoke'), Path('{}'), measure)
 """

@@ -137,8 +137,8 @@ def page(path, *sources, tag=True):
 @pytest.fixture
 def good(tmp_path):
     "A page with a parameter of every kind."
-    lines = ["profile: str = 'mini'", 'scale: float = 3.0', 'seed: int | None = None', 'fresh: bool = False',
-             'ks: list[int] = [1, 2]', 'domains: list[str] | None = None', 'overrides: dict = {}']
+    lines = ["profile: str = 'mini'", 'scale: float = 3.0', 'seed: int = None', 'fresh: bool = False',
+             'ks: list[int] = [1, 2]', 'domains: list[str] = None', 'overrides: dict = {}']
     return page(tmp_path/'good.ipynb', '\n'.join(lines))
 
 
@@ -146,7 +146,7 @@ def good(tmp_path):
     ('k = 1', 'is no annotated literal'), ('k: int = 1 + 1', 'is no annotated literal'),
     ('%time', 'not plain Python'), ('k: list = [1]', 'has type list; use'),
     ('k: Path = None', 'has type Path; use'), ('k: int = 1.5', 'but default 1.5'),
-    ('k: int = None', 'but default None'), ('k: list[int] = []', 'but default')])
+    ('k: int | None = None', 'has type int | None; use'), ('k: list[int] = []', 'but default')])
 def test_a_parameters_cell_has_a_strict_form(tmp_path, cell, said):
     with pytest.raises(ValueError, match=said): notebook_parameters(page(tmp_path/'bad.ipynb', cell))
 

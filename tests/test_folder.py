@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 import torch
 
-from conftest import ROOT, environment
+from conftest import HANG, ROOT, environment
 from modit.run import pipeline, stages
 from modit.data.scorer import own_domain
 from modit.cli.command import main
@@ -471,7 +471,7 @@ def test_who_waits_says_for_whom(two, capsys):
     with ThreadPoolExecutor() as pool:
         with lock_file(path.parent/'.locks'/path.stem, doing='makes a thing'):
             making = pool.submit(pipeline.make_stage, s, 'corpus', 'first')
-            for _ in range(600):
+            for _ in range(10*HANG):
                 said = capsys.readouterr().err
                 if said or making.done(): break
                 time.sleep(.1)

@@ -15,10 +15,9 @@ import time
 
 import pytest
 
-from conftest import ROOT, begun, copied, copy_repository, digest, environment, results
+from conftest import HANG, ROOT, begun, copied, copy_repository, digest, environment, results
 
 pytestmark = pytest.mark.slow
-LIMIT = 900  # seconds for one uninterrupted run
 COMMAND = 'from modit.cli.command import main; main()'
 
 
@@ -42,7 +41,7 @@ def messages(copy): return (copy/'messages.txt').read_text()
 def finish(copy, *argv):
     "Run to the end."
     process = start(copy, *argv)
-    try: code = process.wait(LIMIT)
+    try: code = process.wait(HANG)
     finally: kill(process)
     assert code == 0, messages(copy)[-3000:]
 
@@ -57,6 +56,7 @@ def papermill(copy, line):
     command = [sys.executable, '-m', 'papermill', *line]
     run = subprocess.run(command, cwd=copy, env=environment(copy), capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-3000:]
+    return run.stdout + run.stderr
 
 
 def test_a_run_writes_the_main_table(whole):
@@ -92,7 +92,7 @@ def kill_when(copy, moment, seconds):
     process = start(copy, *IN_SHARDS)
     began = time.time()
     while process.poll() is None and not [*copy.glob(moment)]:
-        if time.time() - began > LIMIT: break
+        if time.time() - began > HANG: break
         time.sleep(.02)
     time.sleep(seconds)
     assert process.poll() is None, messages(copy)[-3000:]

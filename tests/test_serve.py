@@ -22,7 +22,7 @@ import pytest
 from numpy.lib.format import open_memmap
 
 from browser import Browser, find_browser
-from conftest import ROOT, environment
+from conftest import HANG, ROOT, environment
 from modit.data.folder import write_folder
 from modit.data.synth import make_domain, make_world
 from modit.cli.command import main
@@ -70,7 +70,7 @@ def listening(*what, **how):
 
     async def run():
         sockets = page.bind_sockets(0, '127.0.0.1')
-        server = page.make_server(*what, **how)
+        server = page.make_server(*what, **dict(seconds=HANG) | how)
         server.add_sockets(sockets)
         place.update(port=sockets[0].getsockname()[1], loop=asyncio.get_running_loop(), stop=asyncio.Event())
         ready.set()
@@ -83,7 +83,7 @@ def listening(*what, **how):
     try: yield place['port']
     finally:
         place['loop'].call_soon_threadsafe(place['stop'].set)
-        thread.join(30)
+        thread.join(HANG)
 
 
 @pytest.fixture(scope='module')
@@ -98,7 +98,7 @@ def guarded(shoes, retriever):
 
 def ask(port, path, body=None, **headers):
     "Status and what was answered; what is JSON is read."
-    client = http.client.HTTPConnection('127.0.0.1', port, timeout=120)
+    client = http.client.HTTPConnection('127.0.0.1', port, timeout=HANG)
     data = json.dumps(body) if isinstance(body, dict | list) else body
     client.request('POST' if body is not None else 'GET', path, data, headers)
     answer = client.getresponse()
@@ -123,7 +123,7 @@ def command(shoes):
     line = process.stdout.readline()
     yield process, int(re.search(r'http://127\.0\.0\.1:(\d+)/', line)[1])
     process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
+    assert process.wait(HANG) == 130
 
 
 # ---- what is answered
@@ -257,18 +257,16 @@ def test_a_query_is_refused_as_a_list_is(port, value):
 
 @pytest.mark.parametrize('body, says', REFUSED, ids=[f'{i}-{says}' for i, (_, says) in enumerate(REFUSED)])
 def test_a_bad_question_is_one_line(port, body, says):
-    began = time.monotonic()
     status, answer = ask(port, '/expand', body)
     assert status == 400 and list(answer) == ['error'] and says in answer['error'], answer
     assert '\n' not in answer['error'] and 'Traceback' not in answer['error']
-    assert time.monotonic() - began < 30
     status, answer = ask(port, '/query', body)
     assert status in (200, 400) and list(answer) in (['error'], ['query'])
 
 
 def test_a_large_body_is_refused_unread(port):
     for size in (2**20 + 1, 10**12):
-        with socket.create_connection(('127.0.0.1', port), timeout=30) as client:
+        with socket.create_connection(('127.0.0.1', port), timeout=HANG) as client:
             client.sendall(HEAD.format(size).encode())
             assert b'400' in client.recv(1000)
     assert ask(port, '/card')[0] == 200
@@ -348,8 +346,8 @@ def test_the_command_prints_or_writes_the_query(shoes, retriever, tmp_path, caps
 
 def test_clients_that_hang_hold_up_no_other(shoes, retriever):
     halves = (b'', b'GET /card HTT', f'{HEAD.format(100)}{{"seeds"'.encode())
-    with listening(retriever, shoes, seconds=2.) as port:
-        clients = [socket.create_connection(('127.0.0.1', port), timeout=30) for _ in range(60)]
+    with listening(retriever, shoes, seconds=5.) as port:
+        clients = [socket.create_connection(('127.0.0.1', port), timeout=HANG) for _ in range(60)]
         for i, client in enumerate(clients): client.sendall(halves[i % 3])
         assert ask(port, '/expand', dict(seeds=['shoe 1'], k=3))[0] == 200
         for client in clients:
@@ -365,7 +363,7 @@ def test_clients_that_hang_hold_up_no_other(shoes, retriever):
 
 def test_more_than_can_wait_are_refused_and_nothing_is_lost(shoes, retriever, monkeypatch):
     going = threading.Event()
-    def slow(retriever, body): return going.wait(60) and dict(items=[])
+    def slow(retriever, body): return going.wait(HANG) and dict(items=[])
     monkeypatch.setattr(page, '_WAITING', 5)
     monkeypatch.setattr(page, '_list', slow)
     with listening(retriever, shoes) as port, ThreadPoolExecutor(20) as pool:
@@ -454,7 +452,7 @@ def test_the_page_asks_for_the_token(browser, guarded, retriever):
 
 
 def test_the_page_states_what_it_may_run(port):
-    client = http.client.HTTPConnection('127.0.0.1', port, timeout=60)
+    client = http.client.HTTPConnection('127.0.0.1', port, timeout=HANG)
     client.request('GET', '/')
     answer = client.getresponse()
     policy, text = answer.headers['Content-Security-Policy'], answer.read().decode()

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import ROOT, begun, copy_repository, environment, results
+from conftest import HANG, ROOT, begun, copy_repository, environment, results
 from modit.run.cluster import TRAINING, slurm_resources
 from modit.run.graph import main_stages, page_job, stage_jobs
 from modit.settings import load_settings
@@ -21,7 +21,7 @@ from modit.store import load_arrays
 from test_runs import COMMAND, LEFT, models
 
 ROUNDS = LEFT[1:]  # of preferences, and two pages
-SCRIPT, PATIENCE = ROOT/'workflow'/'slurm-local', 600
+SCRIPT = ROOT/'workflow'/'slurm-local'
 MAIN_RUN = ('main', '--profile', 'smoke', '--workflow', 'slurm')
 # Snakemake asks how jobs stand after five seconds, then ten seconds later each time; here every second.
 ASKED_OFTEN = """
@@ -65,7 +65,7 @@ def start(copy, slurm, words):
 
 def running(slurm, rule):
     "Slurm's number of the running job of a rule, waited for."
-    for _ in range(2*PATIENCE):
+    for _ in range(2*HANG):
         asked = ['squeue', '--noheader', '--states=RUNNING', '--format=%i %k']
         said = subprocess.run(asked, env=os.environ | slurm, capture_output=True, text=True).stdout
         for number, comment in map(str.split, said.splitlines()):
@@ -89,7 +89,7 @@ def processes(copy, *words):
 
 def kill_process(copy, *words):
     "SIGKILL to such a process, waited for."
-    for _ in range(10*PATIENCE):
+    for _ in range(10*HANG):
         found = processes(copy, *words)
         for number in found: os.kill(number, signal.SIGKILL)
         if found: return
@@ -107,7 +107,7 @@ def test_a_run_that_loses_jobs_memory_and_the_controller_ends_the_same(slurm, wh
 
     profile.write_text(usual.replace('retries: 1', 'retries: 0'))  # it would starve again
     starved = start(copy, slurm, 'mem_mb=100')
-    assert starved.wait(PATIENCE) == 2, messages.read_text()[-3000:]
+    assert starved.wait(HANG) == 2, messages.read_text()[-3000:]
     profile.write_text(usual)
     said = messages.read_text().splitlines()[-1]
     assert "exceeded its mem_mb; raise it with MODIT_SLURM='mem_mb=" in said
@@ -121,7 +121,7 @@ def test_a_run_that_loses_jobs_memory_and_the_controller_ends_the_same(slurm, wh
         time.sleep(2)
         subprocess.run([SCRIPT, 'start', folder], check=True)
         kill_process(copy, 'run', '380_bootstrap')
-        assert run.wait(PATIENCE) == 0, messages.read_text()[-3000:]
+        assert run.wait(HANG) == 0, messages.read_text()[-3000:]
     finally:
         if run.poll() is None: os.killpg(run.pid, signal.SIGTERM)
     said = messages.read_text()
@@ -154,8 +154,8 @@ def test_a_stage_of_two_processes_in_one_job_is_killed_and_ends_as_one(slurm, tm
     while job.poll() is None and not [*copy.rglob('checkpoint.safetensors')]: time.sleep(.02)
     os.kill(max(processes(copy, '-m', 'modit.cli.command', 'stage')), signal.SIGKILL)  # the last is a rank
     said = '\n'.join(path.read_text() for path in copy.glob('*.log'))
-    assert job.wait(PATIENCE) != 0, said
-    assert submit(copy, slurm, *LAUNCH, *STAGE).wait(PATIENCE) == 0, said
+    assert job.wait(HANG) != 0, said
+    assert submit(copy, slurm, *LAUNCH, *STAGE).wait(HANG) == 0, said
     (alone, facts), (shared, same) = (load_arrays(*folder.rglob('pretrained-*.safetensors'))
                                       for folder in (one, copy/'runs'))
     assert facts['losses'] == same['losses'] and all(np.array_equal(alone[k], shared[k]) for k in alone)

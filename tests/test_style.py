@@ -9,6 +9,7 @@ from functools import cache
 from unittest.mock import patch
 
 import pytest
+from papermill import inspect_notebook
 
 from conftest import EXPERIMENTS, OF_REAL_DATA, LIBRARY, ROOT, module_of
 from modit.report.looks import METHODS, add_looks
@@ -304,6 +305,7 @@ def test_experiment_keeps_its_parameters(page):
     found = notebook_parameters(page)
     kinds = {name: kind.removesuffix(' | None') for name, (kind, _) in found.items()}
     assert list(kinds.items())[:len(PARAMETERS)] == list(PARAMETERS.items())
+    assert found.keys() == inspect_notebook(str(page)).keys(), 'papermill calls the others unknown'
     assert found['profile'][1] == OF_REAL_DATA.get(page.stem, 'mini') and found['fresh'][1] is False
 
 

@@ -15,7 +15,8 @@ from typing import Annotated
 import tqdm
 from fastcore.script import anno_parser
 
-from ..run.notebooks import execute, run_notebook, steady_environment
+from ..run.environment import bars_in_terminals, steady_environment
+from ..run.notebooks import execute, run_notebook
 from ..serving.commands import OWN, Overrides, Profile, read_json
 from ..settings import clone_root, load_settings, repo_root, require
 from ..store import runs_dir
@@ -78,8 +79,12 @@ def _sweep(
     sweep(name, read_grid(grid), profile)
 
 # %% ../../nbs/cli/279_command.ipynb #c017
+def _rank(): # of this process among those that are connected; 0 if it works alone, whatever RANK says
+    group = sys.modules.get('torch.distributed')
+    return group.get_rank() if group and group.is_available() and group.is_initialized() else 0
+
 def _say(text): # a line of progress, once for all processes of a run
-    if os.environ.get('RANK', '0') == '0': print(text, flush=True)
+    if not _rank(): print(text, flush=True)
 
 def _stage(
     stage:str,           # such as sft or a preference variant; hppo: all variants of the main page
@@ -176,24 +181,23 @@ def _command_line(): # the parser of all subcommands
 
 # %% ../../nbs/cli/279_command.ipynb #c051
 def _tell(message, status): # print a line on stderr, return the exit status
-    rank, torch = int(os.environ.get('RANK', 0)), sys.modules.get('torch')
-    met = torch and torch.distributed.is_initialized() and status == 2 # the processes are connected
+    rank = _rank()
     who = f'modit, process {rank}' if rank else 'modit'
-    if met or not rank: print(f'{who}: {" ".join(message.split())}', file=sys.stderr, flush=True)
+    if not rank or status == 2: print(f'{who}: {" ".join(message.split())}', file=sys.stderr, flush=True)
     return status
 
 # %% ../../nbs/cli/279_command.ipynb #c051q
-class _NoBar(tqdm.std.tqdm): # of a loop whose messages go to a file
-    def __init__(self, *words, **options): super().__init__(*words, **options | dict(disable=True))
-
 @contextmanager
 def _plain_lines():
     "Print a warning as one line, and no progress bar into a file."
-    usual = warnings.formatwarning, tqdm.tqdm
+    usual = warnings.formatwarning
+    begin = tqdm.std.tqdm.__init__
     warnings.formatwarning = lambda message, *where, **more: f'modit: {message}\n'
-    if not sys.stderr.isatty(): tqdm.tqdm = _NoBar
+    bars_in_terminals()
     try: yield
-    finally: warnings.formatwarning, tqdm.tqdm = usual
+    finally:
+        warnings.formatwarning = usual
+        tqdm.std.tqdm.__init__ = begin
 
 # %% ../../nbs/cli/279_command.ipynb #c051t
 OF_A_CLONE = ('main', 'run', 'sweep', 'figures', 'bench', 'plan')

@@ -22,7 +22,7 @@ from ..store import atomic_write
 from ..variants import VARIANTS
 
 # %% ../../nbs/report/195_looks.ipynb #c010
-LOOK = files('modit')/'modit.mplstyle'
+LOOK = ['default', files('modit')/'modit.mplstyle']
 matplotlib.style.use(LOOK)
 
 _CYCLE = matplotlib.rcParams['axes.prop_cycle'].by_key()['color']

@@ -221,7 +221,12 @@ def kernels() -> dict: # processor, torch, blas
     return dict(processor=name, torch=torch.backends.cpu.get_cpu_capability(), blas=sorted(blas))
 
 # %% ../../nbs/report/200_report.ipynb #c058
-PACKAGES = ('torch', 'numpy', 'pandas', 'faiss-cpu', 'scikit-learn', 'matplotlib', 'papermill', 'nbdev')
+PACKAGES = ('torch', 'numpy', 'pandas', 'faiss-cpu', 'scikit-learn', 'matplotlib', 'papermill')
+
+def _manifest(path) -> dict: # name of an experiment -> its entry
+    try: return json.loads(path.read_text()) if path.exists() else {}
+    except json.JSONDecodeError:
+        raise ValueError(f'{path} is not JSON; restore it from version control') from None
 
 def update_manifest(
     folder:Path,  # figures/<profile>, or that of a rerun
@@ -236,5 +241,5 @@ def update_manifest(
     entry |= dict(settings=fingerprint(asdict(s)), seconds=round(time.time() - began, 1), peak_mb=peak)
     entry |= dict(kernels=kernels(), packages={p: version(p) for p in PACKAGES})
     with locked():
-        manifest = json.loads(path.read_text()) if path.exists() else {}
+        manifest = _manifest(path)
         atomic_write(path, json.dumps(manifest | {name: entry}, indent=1, sort_keys=True) + '\n')

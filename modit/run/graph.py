@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from ..variants import variants_of
 from .cluster import check_workflow, limit_met, slurm_resources
-from .notebooks import executed_path, experiment_path, exported_code
-from .notebooks import run_marker, steady_environment
+from .environment import steady_environment
+from .notebooks import executed_path, experiment_path, experiments, exported_code, run_marker
 from .parameters import settings_of
 from .page import pages_before
 from .pipeline import work_folder
@@ -162,9 +162,11 @@ def snakemake(
     **config,         # further values of the Snakefile's configuration
 ):
     "Run everything a target needs; raises `ValueError` if a job failed."
-    load_settings(profile); steady_environment()
+    s = load_settings(profile)
+    steady_environment()
     check_workflow(workflow)
     slurm_resources('') # before anything runs
+    for name in experiments(): page_job(s, name) # a page that cannot be read is told here, in a line
     lock = _repository_lock()
     began = time.time()
     keep = [] if sys.platform == 'win32' else [lock.fileno()]

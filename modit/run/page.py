@@ -19,13 +19,14 @@ from fastcore.basics import patch
 
 from ..baselines import choose
 from ..evaluation import evaluate, serve
+from .environment import bars_in_terminals
 from .notebooks import check_parameters, experiment_path, experiments, notebook_parameters
 from .notebooks import page_constant, short_name
 from .parameters import SPLITS, given_in, page_defaults, resolve, results_folder, settings_of
 from ..report.ledger import COUNTS, give_reasons, show_claims, update_claims
 from ..report.looks import add_looks, save_figure
 from ..report.report import read_cases, update_manifest, write_cases, write_table
-from ..settings import Settings
+from ..settings import Settings, repo_root
 
 # %% ../../nbs/run/240_page.ipynb #c006
 @dataclass
@@ -72,6 +73,11 @@ def _read_by(name): # score files of other pages, without the ledger
 def _bring_looks(name):
     for page in [*map(owner_of, _read_by(name)), name]: add_looks(page_constant(page, 'LOOKS', {}))
 
+# %% ../../nbs/run/240_page.ipynb #n032
+def _begin(p, usual): # usual: the profile of the committed results
+    bars_in_terminals()
+    if p.changed or p.s.profile != usual: print(f'Writes to {p.folder.relative_to(repo_root())}')
+
 # %% ../../nbs/run/240_page.ipynb #c032
 def open_page(
     name:str,       # of an experiment, with or without its number
@@ -89,7 +95,9 @@ def open_page(
     usual = resolve(path.stem, s, known)
     own = {k: v for k, v in values.items() if v != usual[k]}
     _bring_looks(path.stem)
-    return Page(short_name(path.stem), s, values, own | changed, given['fresh'], time.time())
+    p = Page(short_name(path.stem), s, values, own | changed, given['fresh'], time.time())
+    if namespace: _begin(p, plain['profile'])
+    return p
 
 # %% ../../nbs/run/240_page.ipynb #c037
 def restricted(

@@ -167,7 +167,8 @@ def _laid_out_anew(figure):
 def _named_as_written(
     svg:bytes, # of matplotlib
 ) -> bytes:
-    "The svg with every clip path named after its rounded rectangle."
+    "The svg with every clip path named after its rounded rectangle, and no minus before a zero."
+    svg = re.sub(rb'(?<=[\s"(])-0(?=[\s"),])', b'0', svg)
     for name, shape in set(re.findall(rb'<clipPath id="(\w+)">\s*(.*?)\s*</clipPath>', svg, re.S)):
         svg = svg.replace(name, b'p' + fingerprint(shape.decode()).encode())
     return svg

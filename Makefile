@@ -5,6 +5,9 @@
 
 PROFILE ?= mini
 PYTHON  ?= python3
+# make test KERNELS=no-avx512 TESTS=tests/test_flow.py: under a set of tests/kernels.py, these files alone
+KERNELS := here
+TESTS   :=
 BIN     := .venv/bin
 # named after what was installed: every nbdev-export writes pyproject.toml, mostly with the same content
 STAMP   := .venv/.installed-$(firstword $(shell cat pyproject.toml requirements.lock | cksum))
@@ -61,7 +64,7 @@ check: $(STAMP)    ## before a commit, within a minute: export, style, contracts
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow' --changed tests/test_repo.py tests/test_style.py tests/test_notebooks.py
 
 test: $(STAMP)     ## run all tests, whole runs and kills included (a quarter of an hour on two cores)
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python tests/kernels.py $(KERNELS) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 
 docs: $(SITE)      ## build the site of all pages into build/docs, which needs no network to be read
 	@$(BIN)/python docs/build.py

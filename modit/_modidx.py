@@ -1667,6 +1667,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
             'modit.report.looks': { 'modit.report.looks.Look': ('report/looks.html#look', 'modit/report/looks.py'),
                                     'modit.report.looks.Look.style': ('report/looks.html#look.style', 'modit/report/looks.py'),
                                     'modit.report.looks._laid_out_anew': ('report/looks.html#_laid_out_anew', 'modit/report/looks.py'),
+                                    'modit.report.looks._named_as_written': ( 'report/looks.html#_named_as_written',
+                                                                              'modit/report/looks.py'),
                                     'modit.report.looks.add_looks': ('report/looks.html#add_looks', 'modit/report/looks.py'),
                                     'modit.report.looks.legend_of': ('report/looks.html#legend_of', 'modit/report/looks.py'),
                                     'modit.report.looks.look': ('report/looks.html#look', 'modit/report/looks.py'),

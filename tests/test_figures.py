@@ -153,6 +153,15 @@ def test_a_figure_is_the_same_however_often_it_was_drawn(tmp_path):
         assert (tmp_path/f'a/fig-x.{kind}').read_bytes() == (tmp_path/f'b/fig-x.{kind}').read_bytes()
 
 
+def test_a_last_bit_of_the_layout_changes_no_byte_of_an_svg(tmp_path):
+    for folder, height in (('a', .6), ('b', .6*(1 + 1e-14))):
+        figure = plt.figure(layout='none')
+        figure.add_axes([.2, .1, .7, height]).plot([0, 1], [0, 2])
+        plt.close(figure)
+        looks.save_figure(tmp_path/folder, 'fig-x', figure)
+    assert (tmp_path/'a'/'fig-x.svg').read_bytes() == (tmp_path/'b'/'fig-x.svg').read_bytes()
+
+
 # ---- the figures
 @every_page
 def test_figures_fit_the_page(name):

@@ -13,7 +13,7 @@ from conftest import ROOT, run_python
 from test_repo import CORE
 
 FIRST = '# the whole method'
-STEP = .02 # Joint may differ by so much from one processor to another
+STEP = .04 # with other draws of all batches HPPO's Joint moves by .03; a last bit can do no more
 PAGE = ROOT/'nbs'/'005_method.ipynb'
 
 

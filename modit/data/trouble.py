@@ -9,6 +9,8 @@ __all__ = ['SHORTEST', 'FEWEST', 'embedding_problems', 'to_numbers', 'is_positiv
 import numpy as np
 import pandas as pd
 
+from .columns import to_text
+
 # %% ../../nbs/data/036_trouble.ipynb #c005
 def _wrong_rows(where, wrong, what):
     "A message about the first wrong row, counted from 0, and the number of others; [] without wrong rows."
@@ -88,7 +90,7 @@ def _id_problems(ids):
 # %% ../../nbs/data/036_trouble.ipynb #c023
 def _pattern_problems(names, positive):
     "Messages about blank patterns, or too few patterns with enough positives."
-    blank = names.isin(['', 'nan', 'None', '<NA>'])
+    blank = names.str.strip() == ''
     if blank.any():
         return _wrong_rows('items: pattern,', blank, 'blank; give every item one, or leave the column away')
     enough = (names[positive].value_counts() >= SHORTEST).sum()
@@ -104,10 +106,10 @@ def table_problems(
     scored=False, # True: a scorer labels the blank ones
 ) -> list:     # of messages
     "Messages about wrong ids, labels and patterns."
-    lines = _id_problems(table.id) + _label_problems(table.attribute, threshold, scored)
+    lines = _id_problems(pd.Series(to_text(table.id))) + _label_problems(table.attribute, threshold, scored)
     if 'pattern' not in table: return lines
     positive = is_positive(to_numbers(table.attribute)[0], threshold)
-    return lines + _pattern_problems(table.pattern.astype(str), positive)
+    return lines + _pattern_problems(pd.Series(to_text(table.pattern)), positive)
 
 # %% ../../nbs/data/036_trouble.ipynb #c026
 def session_problems(

@@ -1937,6 +1937,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                     'modit.serving.card._left_out': ('serving/card.html#_left_out', 'modit/serving/card.py'),
                                     'modit.serving.card._percent': ('serving/card.html#_percent', 'modit/serving/card.py'),
                                     'modit.serving.card._verdict': ('serving/card.html#_verdict', 'modit/serving/card.py'),
+                                    'modit.serving.card.copies_words': ('serving/card.html#copies_words', 'modit/serving/card.py'),
                                     'modit.serving.card.feedback_words': ('serving/card.html#feedback_words', 'modit/serving/card.py'),
                                     'modit.serving.card.forecast_table': ('serving/card.html#forecast_table', 'modit/serving/card.py'),
                                     'modit.serving.card.held_out_words': ('serving/card.html#held_out_words', 'modit/serving/card.py'),

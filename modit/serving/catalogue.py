@@ -106,8 +106,7 @@ def make_catalogue(
     text = None if text is None else to_text(to_column('text', text, n))
     index = index or VectorIndex(items, OneQuery(items) if kind == 'flat' else kind, block=1)
     catalogue = Catalogue(items, ids, text, index, to_table(columns, n), unchanged)
-    doubled = n - len(catalogue.row)
-    require(not doubled, f'{doubled} ids name an item twice; name each once')
+    require(len(catalogue.row) == n, f'{n - len(catalogue.row)} ids name an item twice; name each once')
     return catalogue
 
 # %% ../../nbs/serving/256_catalogue.ipynb #c008a

@@ -122,7 +122,7 @@ def _read_items(folder):
     lacking = [c for c in ('id', 'attribute') if c not in table]
     there = ', '.join(map(str, table))
     require(not lacking, f'{path.name} has no column {" and no ".join(lacking)}; it has {there}')
-    return table.assign(id=to_text(table.id))
+    return table.assign(**{c: to_text(table[c]) for c in ('id', 'text', 'pattern') if c in table})
 
 # %% ../../nbs/data/037_folder.ipynb #w002
 def write_table(
@@ -236,9 +236,9 @@ def problems(
 # %% ../../nbs/data/037_folder.ipynb #c043
 def _columns(table):
     "Text, pattern and names of patterns of a table of items, if it has these columns."
-    columns = dict(text=to_text(table.text)) if 'text' in table else {}
+    columns = dict(text=table.text.to_numpy(object)) if 'text' in table else {}
     if 'pattern' not in table: return columns
-    names, row = np.unique(to_text(table.pattern), return_inverse=True)
+    names, row = np.unique(table.pattern.to_numpy(object), return_inverse=True)
     return columns | dict(pattern=row.astype(np.int32), patterns=tuple(map(str, names)))
 
 # %% ../../nbs/data/037_folder.ipynb #c044
@@ -276,6 +276,6 @@ def folder_key(
     "Fingerprint of the contents of a domain's files; raises `ValueError` if there is no such folder."
     folder = find_folder(path)
     files = [table_file(folder, stem) for stem in ('items', 'sessions')]
-    files = [f for f in (folder/'embeddings.npy', *files) if f and f.exists()]
+    files = [f for f in (folder/'embeddings.npy', *files) if f and f.is_file()]
     parts = {f.name: _digest(f, f.stat().st_size, f.stat().st_mtime_ns) for f in files}
     return fingerprint(parts, read_facts(path).get('threshold'))

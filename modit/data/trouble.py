@@ -9,8 +9,6 @@ __all__ = ['SHORTEST', 'FEWEST', 'embedding_problems', 'to_numbers', 'is_positiv
 import numpy as np
 import pandas as pd
 
-from .columns import to_text
-
 # %% ../../nbs/data/036_trouble.ipynb #c005
 def _wrong_rows(where, wrong, what):
     "A message about the first wrong row, counted from 0, and the number of others; [] without wrong rows."
@@ -101,15 +99,15 @@ def _pattern_problems(names, positive):
 
 # %% ../../nbs/data/036_trouble.ipynb #c033
 def table_problems(
-    table,     # DataFrame with id, attribute and perhaps pattern
+    table,     # DataFrame with id, attribute and perhaps pattern; id and pattern are text
     threshold, # lowest score of a positive, or None
     scored=False, # True: a scorer labels the blank ones
 ) -> list:     # of messages
     "Messages about wrong ids, labels and patterns."
-    lines = _id_problems(pd.Series(to_text(table.id))) + _label_problems(table.attribute, threshold, scored)
+    lines = _id_problems(table.id) + _label_problems(table.attribute, threshold, scored)
     if 'pattern' not in table: return lines
     positive = is_positive(to_numbers(table.attribute)[0], threshold)
-    return lines + _pattern_problems(pd.Series(to_text(table.pattern)), positive)
+    return lines + _pattern_problems(table.pattern, positive)
 
 # %% ../../nbs/data/036_trouble.ipynb #c026
 def session_problems(

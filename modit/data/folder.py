@@ -7,7 +7,6 @@ __all__ = ['FACTS', 'OF_FOLDER', 'FolderDomain', 'write_folder', 'find_folder', 
            'read_facts', 'problems', 'read_folder', 'read_labels', 'folder_key']
 
 # %% ../../nbs/data/037_folder.ipynb #c003
-import csv
 import difflib
 import hashlib
 import re
@@ -22,7 +21,8 @@ from numpy.lib.format import open_memmap, write_array
 from ..settings import parse_value, read_profiles, require
 from ..sphere import row_lengths, unit_rows
 from ..store import as_float32, fingerprint, runs_dir, whole_files
-from .columns import flat, read_table, steady, table_file, to_column, to_text, to_vectors
+from .columns import (flat, read_table, session_lines, steady, table_file, to_column, to_csv,
+                                to_text, to_vectors)
 from .trouble import embedding_problems, is_positive, session_problems, table_problems, to_numbers
 
 # %% ../../nbs/data/037_folder.ipynb #c006
@@ -43,29 +43,14 @@ class FolderDomain:
 # %% ../../nbs/data/037_folder.ipynb #c008
 _DATA = ('embeddings.npy', 'items.csv', 'items.parquet', 'sessions.csv', 'sessions.parquet')
 
-def _csv(columns): # name -> series; as bytes
-    table = pd.DataFrame(columns)
-    text = table.to_csv(index=False, lineterminator='\n')
-    if '\r' in text: text = table.to_csv(index=False, lineterminator='\n', quoting=csv.QUOTE_NONNUMERIC)
-    return text.encode()
-
-def _session_lines(sessions):
-    "A line for each session; raises `ValueError` for ids that cannot be told apart in it."
-    rows = [x if isinstance(x, str) else [str(i) for i in x] for x in to_column('sessions', sessions)]
-    for i, row in enumerate(rows):
-        plain = not isinstance(row, str) and ' '.join(row).split() == row
-        require(plain, f'sessions, row {i}: {row!r} is no list of ids without spaces; give one')
-    return [' '.join(row) for row in rows]
-
-# %% ../../nbs/data/037_folder.ipynb #c008w
 def _write(path, embeddings, columns, sessions=None):
     "Replace the files of a folder; `ValueError` for what cannot be read again, `OSError` for a full disk."
     rows = to_vectors(embeddings)
     table = {str(name): to_column(name, values, len(rows)) for name, values in columns.items()}
     labels = table['attribute']
     if labels.map(type).isin([bool, np.bool_]).all(): table['attribute'] = labels.astype(int)
-    files = {'items.csv': _csv(table)}
-    if sessions is not None: files['sessions.csv'] = _csv(dict(ids=_session_lines(sessions)))
+    files = {'items.csv': to_csv(table)}
+    if sessions is not None: files['sessions.csv'] = to_csv(dict(ids=session_lines(sessions)))
     home = Path(path)
     gone = [home/name for name in _DATA if name not in ('embeddings.npy', *files)]
     for old in gone: require(not old.is_dir(), f'{old} is a folder; move it away')

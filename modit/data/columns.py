@@ -126,7 +126,8 @@ def session_lines(
     sessions, # lists of ids
 ) -> list: # of texts, the ids of a session separated by spaces
     "Sessions as csv holds them; raises `ValueError` for ids that could not be told apart."
-    rows = [x if isinstance(x, str) else [str(i) for i in x] for x in to_column('sessions', sessions)]
+    def ids_of(x): return x if isinstance(x, str) else [str(i) for i in x]
+    rows = list(map(ids_of, to_column('sessions', sessions)))
     for i, row in enumerate(rows):
         plain = not isinstance(row, str) and ' '.join(row).split() == row
         require(plain, f'sessions, row {i}: {row!r} is no list of ids without spaces; give one')

@@ -90,8 +90,7 @@ def _hope(corpus, s):
 def _prospects(corpus, s): # lines before the training
     trained = set(validation_cases(corpus, s)['item'].pattern) & set(trained_patterns(corpus, s))
     few = seen_words(s) if 0 < len(trained) < FEW else ''
-    lines = _hope(corpus, s), copies_words(corpus, s), few, held_out_words(s, corpus.name)
-    return [line for line in lines if line]
+    return [x for x in (_hope(corpus, s), copies_words(corpus, s), few, held_out_words(s, corpus.name)) if x]
 
 # %% ../../nbs/serving/258_fit.ipynb #c024
 def _say(text): # once for all processes

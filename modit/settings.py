@@ -59,8 +59,8 @@ def read_profiles(
     path = path or settings_path()
     cfg = configparser.ConfigParser(inline_comment_prefixes=('#',), interpolation=None)
     try:
-        with open(path) as f: cfg.read_file(f, Path(path).name)
-    except configparser.Error as e:
+        with open(path, encoding='utf-8-sig') as f: cfg.read_file(f, Path(path).name) # Windows writes a mark
+    except (configparser.Error, UnicodeError) as e:
         raise ValueError(f'{path} is malformed: {" ".join(str(e).split())}; correct that line') from None
     return cfg
 

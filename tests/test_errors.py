@@ -2,6 +2,7 @@
 import contextlib
 import errno
 import io
+import os
 import resource
 import signal
 import subprocess
@@ -31,7 +32,8 @@ from modit.run.page import COMMITTED, open_page
 from modit.run.redraw import redraw_page
 from modit.retrieval import VectorIndex
 from modit.settings import load_settings
-from modit.store import atomic_write, load_arrays, save_arrays, stream
+from modit.store import (atomic_write, load_arrays, lock_file, save_arrays, save_rows, stream, whole_file,
+                         whole_files)
 from modit.run.sweep import sweep
 from modit.training import load_checkpoint, save_checkpoint
 
@@ -115,7 +117,7 @@ def test_full_disk_keeps_the_old_file(tmp_path):
     assert np.array_equal(load_arrays(path)[0]['x'], ITEMS)
 
 
-@pytest.mark.parametrize('call', ['tempfile.mkstemp', 'os.fsync', 'os.replace'])
+@pytest.mark.parametrize('call', ['os.open', 'os.fsync', 'os.replace'])
 def test_read_only_disk_keeps_the_old_file(tmp_path, monkeypatch, call):
     path = tmp_path/'a.csv'
     path.write_text('old')
@@ -125,6 +127,93 @@ def test_read_only_disk_keeps_the_old_file(tmp_path, monkeypatch, call):
         m.setattr(call, deny)
         with pytest.raises(OSError, match=said): atomic_write(path, 'new')
     assert path.read_text() == 'old' and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.fixture(params=[0o022, 0o077, 0o002, 0o027])
+def umask(request):
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def mode_of(path): return path.stat().st_mode & 0o7777
+
+
+def test_new_files_follow_the_umask_and_old_ones_keep_their_mode(tmp_path, umask):
+    makers = dict(text=lambda p: atomic_write(p, 'x'), arrays=lambda p: save_arrays(p, dict(x=ITEMS)),
+                  rows=lambda p: save_rows(p, [ITEMS], ITEMS.shape))
+    for name, make in makers.items():
+        make(tmp_path/name)
+        assert mode_of(tmp_path/name) == 0o666 & ~umask
+        for mode in (0o600, 0o664, 0o444, 0o640, 0o755):
+            (tmp_path/name).chmod(mode)
+            make(tmp_path/name)
+            assert mode_of(tmp_path/name) == mode
+    plain = lock_file(tmp_path/'a.lock')
+    assert mode_of(tmp_path/'a.lock') == 0o666 & ~umask
+    plain.close()
+
+
+def test_what_replaces_a_private_file_is_private_while_it_is_written(tmp_path, umask):
+    atomic_write(tmp_path/'a', 'x')
+    (tmp_path/'a').chmod(0o600)
+    with whole_file(tmp_path/'a') as f:
+        f.write(b'secret')
+        assert {mode_of(p) for p in tmp_path.iterdir()} == {0o600}
+
+
+def test_the_file_behind_a_link_is_replaced(tmp_path):
+    (tmp_path/'there').mkdir()
+    (tmp_path/'there'/'a').write_text('old')
+    (tmp_path/'link').symlink_to('there/a')
+    (tmp_path/'chain').symlink_to('link')
+    (tmp_path/'new').symlink_to('there/more/b') # of which nothing is there yet
+    (tmp_path/'folder').symlink_to('there')
+    for name in ('link', 'chain', 'folder/a'):
+        atomic_write(tmp_path/name, name)
+        assert (tmp_path/'there'/'a').read_text() == name
+    atomic_write(tmp_path/'new', 'new')
+    assert (tmp_path/'there'/'more'/'b').read_text() == 'new'
+    assert all((tmp_path/name).is_symlink() for name in ('link', 'chain', 'new', 'folder'))
+    assert [p.name for p in (tmp_path/'there').iterdir() if p.is_file()] == ['a']
+
+
+def test_only_files_are_replaced(tmp_path):
+    os.mkfifo(tmp_path/'pipe')
+    (tmp_path/'folder').mkdir()
+    for name in ('pipe', 'folder'):
+        (tmp_path/f'to-{name}').symlink_to(name)
+        for path in (tmp_path/name, tmp_path/f'to-{name}'):
+            with pytest.raises(OSError, match='cannot write .*nothing was changed') as refusal:
+                atomic_write(path, 'x')
+            assert '\n' not in str(refusal.value)
+    assert (tmp_path/'pipe').is_fifo() and (tmp_path/'folder').is_dir() and len(list(tmp_path.iterdir())) == 4
+
+
+@pytest.mark.parametrize('refused', ['first', 'second'])
+def test_of_several_files_all_or_none_are_new(tmp_path, refused):
+    first, second = tmp_path/'first', tmp_path/'second'
+    def write(text, error=None):
+        with whole_files(first, second) as files:
+            for f in files:
+                f.write(text)
+                if error and refused in f.name: raise OSError(errno.ENOSPC, 'No space left on device')
+    write(b'old')
+    with pytest.raises(OSError, match='No space left .*nothing was changed'): write(b'new', True)
+    assert first.read_bytes() == second.read_bytes() == b'old'
+    write(b'new')
+    assert first.read_bytes() == second.read_bytes() == b'new'
+    assert sorted(p.name for p in tmp_path.iterdir()) == ['first', 'second']
+
+
+@pytest.mark.parametrize('why', [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EIO])
+@pytest.mark.parametrize('wait', [True, False])
+def test_without_locks_a_line_says_where_the_store_may_lie(tmp_path, monkeypatch, why, wait):
+    def flock(*_): raise OSError(why, os.strerror(why))
+    monkeypatch.setattr('fcntl.flock', flock)
+    with pytest.raises(OSError, match='MODIT_RUNS') as refusal: lock_file(tmp_path/'locks'/'a', wait)
+    said = str(refusal.value)
+    assert str(tmp_path/'locks'/'a') in said and os.strerror(why) in said and '\n' not in said
 
 
 def page(path, *sources, tag=True):

@@ -22,6 +22,8 @@ from modit.data.scorer import own_domain
 from modit.cli.command import main
 from modit.data.folder import (FolderDomain, find_folder, folder_key, open_embeddings, problems, read_facts,
                                read_folder, write_folder, write_table)
+from modit.serving import catalogue
+from modit.serving.catalogue import make_catalogue, read_items
 from modit.serving.check import Expectation, check_folder, readings
 from modit.serving.proposal import FEW, propose, settings_of, write_facts
 from modit.serving.retriever import Retriever
@@ -46,6 +48,12 @@ TINY = dict(pretrain_steps=4, checkpoint_every=2, train_rows=[32, 32], repetitio
 def write(path, **other):
     "The folder of a sound domain, but for what is given."
     write_folder(path, **dict(embeddings=3*D1.items, ids=IDS, attribute=D1.attribute) | other)
+    return path
+
+
+def put(path, x):
+    "Other embeddings, as another program may write them."
+    with open(path/'embeddings.npy', 'wb') as f: np.lib.format.write_array(f, x)
     return path
 
 
@@ -81,12 +89,15 @@ SAID = {
     'not finite': (dict(embeddings=with_row(7, np.nan)), 'embeddings.npy: row 7: not finite'),
     'infinite': (dict(embeddings=with_row(7, np.inf)), 'embeddings.npy: row 7: not finite'),
     'zeros': (dict(embeddings=with_row([3, 5], 0)), 'row 3 and 1 more: all zeros'),
-    'no table': (dict(embeddings=D1.items[0]), r'shape \(16,\); write one row an item'),
-    'no rows': (dict(embeddings=D1.items[:0]), r'shape \(0, 16\)'),
-    'not floats': (dict(embeddings=np.ones((N, 4), int)), 'int64; write float32'),
-    'shorter': (dict(embeddings=D1.items[1:]), f'embeddings.npy has {N - 1} rows, the items {N}'),
+    'no table': (dict(put=D1.items[0]), r'shape \(16,\); write one row an item'),
+    'no rows': (dict(put=D1.items[:0]), r'shape \(0, 16\)'),
+    'not floats': (dict(put=np.ones((N, 4), int)), 'int64; write float32'),
+    'shorter': (dict(put=D1.items[1:]), f'embeddings.npy has {N - 1} rows, the items {N}'),
     'doubled id': (dict(ids=['item5', *IDS[1:]]), "row 5: 'item5' names an item above as well"),
     'blank id': (dict(ids=['', *IDS[1:]]), 'id, row 0: blank'),
+    'missing id': (dict(ids=[*IDS[:7], None, *IDS[8:]]), 'id, row 7: blank'),
+    'missing pattern': (dict(pattern=pd.Series(D1.true_pattern, dtype='Int64').where(np.arange(N) != 7)),
+                        'pattern, row 7: blank'),
     'constant': (dict(attribute=np.ones(N, bool)), f'{N} of {N} labels are positive'),
     'none positive': (dict(attribute=np.zeros(N, bool)), f'0 of {N} labels are positive'),
     'too few': (dict(attribute=np.arange(N) < 99), '99 positives are too few: at least 256 are needed'),
@@ -108,7 +119,8 @@ SAID = {
 @pytest.mark.parametrize('name', SAID)
 def test_every_mistake_has_its_line(tmp_path, name):
     other, said = SAID[name]
-    lines = problems(write(tmp_path/'own', **other))
+    own = write(tmp_path/'own', **{key: x for key, x in other.items() if key != 'put'})
+    lines = problems(put(own, other['put']) if 'put' in other else own)
     assert len([line for line in lines if re.search(said, line)]) == 1, lines
     assert all('\n' not in line for line in lines)
     with pytest.raises(ValueError, match='own: '): read_folder(tmp_path/'own')
@@ -128,6 +140,10 @@ def damage(good, file, data):
     ('items.csv', b'id,attribute\na,1\nb,"0\n', 'items.csv cannot be read|labels are positive'),
     ('items.csv', b'id,attribute\n\xff\xfe,1\n', 'items.csv cannot be read'),
     ('items.parquet', b'', 'items.csv and items.parquet are both there'),
+    ('items.csv', b'id,attribute\na,1,2\nb,0,3\n', 'items.csv: row 0 has more fields than the header'),
+    ('items.csv', b'id,attribute\na,1\nb,0,3\n', 'items.csv cannot be read'),
+    ('sessions.csv', b'ids\nitem1 item2,item3\n', 'sessions.csv: row 0 has more fields'),
+    ('domain.ini', b'[domain]\nk = 2\xff\n', 'domain.ini is malformed'),
     ('sessions.csv', b'session\na b\n', 'sessions.csv has no column ids'),
     ('domain.ini', b'[domain]\nclustres = 5\n', "unknown setting 'clustres'; did you mean clusters"),
     ('domain.ini', b'[domain]\nzzz = 5\n', "unknown setting 'zzz'; use threshold"),
@@ -145,8 +161,9 @@ def test_an_array_of_objects_is_never_read(good):
 
 
 def test_all_mistakes_are_told_in_one_go(tmp_path):
-    own = write(tmp_path/'my own', embeddings=with_row(7, 0)[1:], ids=['item5', *IDS[1:]],
-                attribute=with_label(4, ''), sessions=[['item5', 'nobody']])
+    own = write(tmp_path/'my own', ids=['item5', *IDS[1:]], attribute=with_label(4, ''),
+                sessions=[['item5', 'nobody']])
+    put(own, with_row(7, 0)[1:])
     said = ['called', 'dimension 16, the model has 384', 'row 6: all zeros', "'item5' names", 'row 4: blank',
             f'{N - 1} rows, the items {N}', 'names an id that no item has']
     lines = problems(own, dim=384)
@@ -164,6 +181,231 @@ def test_parquet_without_pyarrow(good, monkeypatch):
     def absent(*_, **__): raise ImportError('no pyarrow')
     monkeypatch.setattr(pd, 'read_parquet', absent)
     assert problems(good)[0].startswith('items.parquet: reading parquet needs pyarrow; install it with')
+
+
+# ---- by row, and words as they are
+class Arrow:
+    "A column as those of pyarrow."
+    def __init__(self, values): self.values = list(values)
+    def __iter__(self): return (f'<{x}>' for x in self.values) # no Python values
+    def to_pylist(self): return self.values
+
+
+ORDER = np.random.default_rng(0).permutation(N)
+COLUMNS = dict(list=list, array=np.array, tuple=tuple, series=lambda x: pd.Series(x, index=ORDER),
+               index=pd.Index, objects=lambda x: np.array(x, object), iterator=iter, arrow=Arrow,
+               words=lambda x: pd.Series(x, index=[f'row {i}' for i in ORDER], dtype='string'),
+               twice=lambda x: pd.Series(x, index=[0]*N), bytes=lambda x: np.char.encode(np.array(x)),
+               kinds=lambda x: pd.Series(pd.Categorical(x), index=ORDER))
+
+
+@pytest.mark.parametrize('kind', COLUMNS)
+def test_columns_are_taken_row_by_row(tmp_path, kind):
+    text = [f'about {x}' for x in IDS]
+    pattern = D1.true_pattern.astype(str)
+    given = dict(ids=COLUMNS[kind](IDS), text=pd.Series(text), pattern=COLUMNS[kind](pattern),
+                 attribute=pd.Series(D1.attribute, index=ORDER[::-1]))
+    found = read_folder(write(tmp_path/'own', **given))
+    assert found.ids.tolist() == IDS and found.text.tolist() == text
+    assert (found.attribute == D1.attribute).all()
+    assert np.array_equal(found.items, check_embeddings(3*D1.items))
+    assert [found.patterns[c] for c in found.pattern] == pattern.tolist()
+
+
+@pytest.mark.parametrize('given', [
+    dict(ids=IDS[1:]), dict(ids={x: x for x in IDS}), dict(ids=set(IDS)), dict(ids='x'*N), dict(ids=None),
+    dict(ids=pd.DataFrame(dict(id=IDS))), dict(text=['x']), dict(attribute=D1.attribute[:, None]),
+    dict(attribute=1), dict(ids=[b'\xff']*N), dict(embeddings=D1.items[1:]), dict(embeddings=D1.items[0]),
+    dict(embeddings=D1.items[:0]), dict(embeddings=np.ones((N, 4), int)), dict(embeddings={}),
+    dict(embeddings=D1.items.astype(str)), dict(embeddings=[str(x) for x in D1.items]),
+    dict(embeddings=[*D1.items[1:], None]),
+    dict(embeddings=D1.items[None]), dict(embeddings=D1.items.astype(object)), dict(embeddings=[]),
+    dict(embeddings=[*D1.items[1:], D1.items[0, 1:]]), dict(sessions=['item1 item2']),
+    dict(sessions={'a': IDS}), dict(sessions=[['item 1', 'item2']])])
+def test_what_does_not_fit_is_refused_before_anything_is_written(good, given):
+    before = {p.name: p.read_bytes() for p in good.iterdir()}
+    with pytest.raises(ValueError) as refusal: write(good, **given)
+    assert '\n' not in str(refusal.value)
+    assert {p.name: p.read_bytes() for p in good.iterdir()} == before
+    if given.keys() & {'embeddings'}:
+        table = dict(id=IDS, attribute=D1.attribute, embedding=given['embeddings'])
+        with pytest.raises(ValueError): write_table(good, table)
+        assert {p.name: p.read_bytes() for p in good.iterdir()} == before
+
+
+def test_a_table_may_have_any_names_of_rows_and_columns(tmp_path):
+    table = pd.DataFrame(dict(id=IDS, attribute=D1.attribute, embedding=list(3*D1.items), ids=IDS[::-1],
+                              sessions='no', path=ORDER))
+    table[7] = IDS
+    write_table(tmp_path/'plain', table)
+    for name, other in dict(named=table.set_index('id'), labels=table.set_axis(ORDER)).items():
+        write_table(tmp_path/name, other)
+        for file in ('items.csv', 'embeddings.npy'):
+            assert (tmp_path/name/file).read_bytes() == (tmp_path/'plain'/file).read_bytes(), name
+    found = pd.read_csv(tmp_path/'plain'/'items.csv', dtype=str)
+    assert found.ids.tolist() == IDS[::-1] and (found.sessions == 'no').all() and found['7'].tolist() == IDS
+    assert found.path.astype(int).tolist() == ORDER.tolist()
+    assert not (tmp_path/'plain'/'sessions.csv').exists()
+
+
+WORDS = ['nan', 'None', '<NA>', 'NULL', 'NaN', 'n/a', '#N/A', 'null', 'true', '007', '1e3', '-', 'NA', 'inf']
+
+
+def test_words_are_words_in_csv_and_in_parquet(tmp_path):
+    pytest.importorskip('pyarrow', reason='pyarrow reads parquet, and is not installed')
+    pattern = [WORDS[i % len(WORDS)] for i in range(N)]
+    own = write(tmp_path/'own', ids=[*WORDS, *IDS[len(WORDS):]], pattern=pattern, text=pattern)
+    for step in ('csv', 'parquet'):
+        found = read_folder(own)
+        assert found.ids.tolist()[:len(WORDS)] == WORDS and found.text.tolist() == pattern, step
+        assert [found.patterns[c] for c in found.pattern] == pattern
+        assert Retriever.untrained(own, 'smoke').over(own).catalogue.ids.tolist() == found.ids.tolist()
+        if step == 'parquet': break
+        pd.read_csv(own/'items.csv', dtype=str, keep_default_na=False).to_parquet(own/'items.parquet')
+        (own/'items.csv').unlink()
+
+
+@pytest.mark.parametrize('column', ['id', 'pattern'])
+@pytest.mark.parametrize('gap', [None, np.nan, pd.NA, '', ' '])
+def test_what_parquet_lacks_is_told_with_its_row(good, column, gap):
+    pytest.importorskip('pyarrow', reason='pyarrow reads parquet, and is not installed')
+    table = pd.read_csv(good/'items.csv', dtype=str, keep_default_na=False)
+    table[column] = [gap if i == 7 else x for i, x in enumerate(table[column])]
+    table.to_parquet(good/'items.parquet')
+    (good/'items.csv').unlink()
+    assert [line for line in problems(good) if 'row 7' in line] == problems(good)[:1]
+    if column == 'id':
+        with pytest.raises(ValueError, match='row 7: blank'): Retriever.untrained(good, 'smoke')
+        with pytest.raises(ValueError, match='row 7: blank'): make_catalogue(read_items(good))
+
+
+def test_gaps_of_parquet_are_blank_texts_and_lone_sessions(good):
+    pytest.importorskip('pyarrow', reason='pyarrow reads parquet, and is not installed')
+    table = pd.read_csv(good/'items.csv', dtype=str).assign(text=[None, *IDS[1:]])
+    table.set_axis(ORDER).set_index('id').to_parquet(good/'items.parquet') # ids as labels of the rows
+    pd.DataFrame(dict(ids=[IDS[:2], None])).to_parquet(good/'sessions.parquet')
+    for name in ('items.csv', 'sessions.csv'): (good/name).unlink()
+    assert problems(good) == ['sessions: row 1: fewer than two items; remove the session']
+    (good/'sessions.parquet').unlink()
+    assert read_folder(good).text.tolist() == make_catalogue(read_items(good)).text.tolist() == ['', *IDS[1:]]
+    assert read_folder(good).ids.tolist() == IDS
+
+
+MARKS = ['\r', '\r\n', '\n', ',', '"', "'", '\t', ';', '\0', '\ufeff', ' ', '\u2028', '#']
+
+
+@pytest.mark.parametrize('mark', MARKS)
+def test_any_character_of_a_text_is_read_again(tmp_path, mark):
+    text = [f'{mark}blue{mark}shoe{mark}' if i in (0, 7, N - 1) else x for i, x in enumerate(IDS)]
+    own = write(tmp_path/'own', text=text)
+    assert not problems(own) and read_folder(own).text.tolist() == text
+    assert make_catalogue(read_items(own)).text.tolist() == text
+
+
+def test_files_of_windows_are_read(good):
+    before = read_folder(good)
+    write_facts(good, dict(clusters=12))
+    for name in ('items.csv', 'sessions.csv', 'domain.ini'):
+        text = (good/name).read_text()
+        (good/name).write_bytes(text.replace('\n', '\r\n').encode('utf-8-sig'))
+    after = read_folder(good)
+    assert after.ids.tolist() == IDS and after.text.tolist() == before.text.tolist()
+    assert [x.tolist() for x in after.sessions] == [x.tolist() for x in before.sessions]
+    assert read_facts(good) == dict(clusters=12)
+
+
+# ---- a folder is one thing
+def test_tables_of_an_earlier_writing_do_not_stay(good):
+    for name in ('items.parquet', 'sessions.parquet'): (good/name).write_bytes(b'PAR1')
+    for name in ('notes.txt', 'scores.sqlite'): (good/name).write_text('mine')
+    write_facts(good, dict(clusters=12))
+    write(good)
+    assert sorted(p.name for p in good.iterdir()) == [
+        'domain.ini', 'embeddings.npy', 'items.csv', 'notes.txt', 'scores.sqlite']
+    assert not problems(good)
+
+
+@pytest.mark.parametrize('file', ['items.parquet', 'items.csv', 'sessions.csv', 'embeddings.npy'])
+def test_a_folder_of_parts_is_refused_and_never_removed(good, file):
+    (good/file).unlink(missing_ok=True)
+    (good/file).mkdir()
+    (good/file/'part.0').write_text('of dask')
+    if file == 'items.parquet': (good/'items.csv').unlink()
+    assert any(file in line for line in problems(good))
+    if file != 'embeddings.npy':
+        with pytest.raises(ValueError, match='is a folder|both there'): folder_key(good)
+    with pytest.raises((ValueError, OSError), match=file): write(good)
+    assert (good/file/'part.0').read_text() == 'of dask'
+    if not file.startswith('items'): return
+    with pytest.raises(ValueError, match=f'{file} is a folder'): read_items(good)
+
+
+@pytest.mark.parametrize('renames', [0, 1, 2])
+@pytest.mark.parametrize('error', [KeyboardInterrupt, OSError])
+def test_what_breaks_off_between_two_renames_is_noticed(good, monkeypatch, renames, error):
+    before, left = read_folder(good), [None]*renames
+    rename = os.replace
+    def last(*paths):
+        if not left: raise error('broken off')
+        left.pop()
+        rename(*paths)
+    with monkeypatch.context() as m:
+        m.setattr('os.replace', last)
+        with pytest.raises(error) as refusal:
+            write(good, embeddings=D1.items[::-1], ids=IDS[::-1], attribute=D1.attribute[::-1],
+                  sessions=[IDS[:2]])
+    names = {p.name for p in good.iterdir()} - {'.half-written'}
+    assert names == {'embeddings.npy', 'items.csv', 'sessions.csv'}
+    if not renames:
+        assert not problems(good) and read_folder(good).ids.tolist() == before.ids.tolist()
+        assert error is not OSError or 'nothing was changed' in str(refusal.value)
+        return
+    assert 'nothing was changed' not in str(refusal.value)
+    assert len(problems(good)) == 1
+    with pytest.raises(ValueError): read_folder(good)
+    with pytest.raises(ValueError): read_items(good)
+    with pytest.raises(ValueError), monkeypatch.context() as m: # one that fails keeps the mark
+        m.setattr('os.replace', rename)
+        write(good, ids=IDS[1:])
+    assert problems(good)
+    write(good, embeddings=D1.items[::-1], ids=IDS[::-1], attribute=D1.attribute[::-1])
+    assert not problems(good) and read_folder(good).ids.tolist() == IDS[::-1]
+
+
+def test_files_replaced_while_they_are_read_are_refused(good, monkeypatch):
+    opened = catalogue.open_embeddings
+    def meanwhile(folder):
+        x = opened(folder)
+        write(good, embeddings=D1.items[::-1], ids=IDS[::-1], attribute=D1.attribute[::-1])
+        return x
+    monkeypatch.setattr(catalogue, 'open_embeddings', meanwhile)
+    with pytest.raises(ValueError, match='replaced while they were read'): read_items(good)
+
+
+def test_files_behind_links_are_replaced_where_they_are(good, tmp_path):
+    shop, other = tmp_path/'shop', tmp_path/'other'
+    shop.mkdir()
+    (good/'domain.ini').write_text('[domain]\nclusters = 12\n')
+    for file in good.iterdir(): (shop/file.name).symlink_to(file)
+    other.symlink_to(shop) # a link to a folder
+    write(other, ids=IDS[::-1], pattern=D1.true_pattern, sessions=[IDS[:2]])
+    write_facts(other, dict(clusters=12, k=7))
+    assert all(p.is_symlink() for p in shop.iterdir()) and other.is_symlink()
+    assert read_folder(good).ids.tolist() == IDS[::-1] and read_facts(good)['k'] == 7
+    write(other, pattern=D1.true_pattern) # the sessions' link goes, and its file is somebody else's
+    assert not (shop/'sessions.csv').is_symlink() and (good/'sessions.csv').exists()
+    assert not problems(shop)
+
+
+# ---- copies
+def test_check_says_that_items_are_copies(tmp_path):
+    lines = check_folder(write(tmp_path/'once', pattern=D1.true_pattern), 'smoke')[0]
+    assert not any('copies' in line for line in lines)
+    rows = np.r_[np.arange(N), np.arange(90)]
+    length = np.where(np.arange(len(rows)) < N, 1, 7)[:, None]
+    more = dict(embeddings=length*D1.items[rows], ids=range(len(rows)), attribute=D1.attribute[rows])
+    lines = check_folder(write(tmp_path/'twice', pattern=D1.true_pattern[rows], **more), 'smoke')[0]
+    assert sum('copies' in line for line in lines) == 1
 
 
 # ---- what is sound
@@ -257,8 +499,10 @@ def test_a_key_is_of_the_content(good, tmp_path):
     write_facts(tmp_path/'moved', dict(clusters=9))
     (tmp_path/'moved'/'notes.txt').write_text('of no matter')
     assert folder_key(tmp_path/'moved') == key
+    write(tmp_path/'moved', pattern=D1.true_pattern, text=IDS, sessions=[IDS[:4], IDS[9:6:-1]])
+    assert folder_key(tmp_path/'moved') == key
     write(tmp_path/'moved', pattern=D1.true_pattern, text=IDS)
-    assert folder_key(tmp_path/'moved') == key # sessions.csv is still there, and the rest is the same
+    assert folder_key(tmp_path/'moved') != key # sessions of an earlier writing do not stay
     write(tmp_path/'moved', pattern=D1.true_pattern, text=IDS[::-1])
     assert folder_key(tmp_path/'moved') != key
 

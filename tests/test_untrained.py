@@ -1,7 +1,9 @@
 """A list without training, and its rivals: each against a computation that takes no short cut."""
 import subprocess
 import sys
+import tracemalloc
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,6 +11,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from conftest import ROOT, environment
+from modit.data import columns as door
 from modit.data.folder import write_folder
 from modit.data.synth import make_domain, make_world
 from modit.evaluation import sample_cases
@@ -16,7 +19,7 @@ from modit.ordering import prepare_corpus, trained_patterns
 from modit.run.pipeline import get_corpus
 from modit.serving import rivals
 from modit.serving.card import held_out_words, seen_words, table_notes
-from modit.serving.catalogue import OneQuery
+from modit.serving.catalogue import OneQuery, make_catalogue
 from modit.serving.fit import evaluate, fit
 from modit.serving.proposal import settings_of
 from modit.serving.retriever import Retriever
@@ -221,6 +224,100 @@ def test_items_without_labels_are_searched(quick, shoes, tmp_path):
     with pytest.raises(ValueError, match='no column id'):
         table[['attribute']].to_csv(tmp_path/'shelf'/'items.csv', index=False)
         quick.over(tmp_path/'shelf')
+
+
+FORMS = dict(array=np.array, list=list, shuffled=lambda x: pd.Series(x, index=np.arange(len(x))[::-1]),
+             one=lambda x: pd.Series(x, index=[0]*len(x)), bytes=lambda x: [word.encode() for word in x],
+             words=lambda x: pd.Series(x, dtype='string'), iterator=iter)
+
+
+@pytest.mark.parametrize('form', FORMS)
+def test_other_items_are_taken_row_by_row(quick, form):
+    goods = quick.catalogue
+    order = np.random.default_rng(0).permutation(len(goods.ids))
+    ids, text = goods.ids[order], [f'about {name}' for name in goods.ids[order]]
+    whole = pd.DataFrame(dict(what=text), index=order)
+    for more in (whole, dict(what=FORMS[form](text), also=pd.Series(text, index=order))):
+        given = SimpleNamespace(items=goods.items[order], ids=FORMS[form](ids), text=FORMS[form](text),
+                                columns=more)
+        found = quick.over(given).expand(['shoe 1'], k=5)
+        assert found.id.tolist() == quick.expand(['shoe 1'], k=5).id.tolist()
+        assert found.text.tolist() == [f'about {name}' for name in found.id]
+    plain = SimpleNamespace(items=goods.items[order], ids=ids, columns=whole)
+    one = quick.over(plain).expand(['shoe 1'], k=1, where=f'what=about {found.id[3]}')
+    assert one.id.tolist() == [found.id[3]]
+
+
+@pytest.mark.parametrize('given', [
+    dict(ids=['a']), dict(text=['a']), dict(columns=dict(price=[1])), dict(text={'a': 'b'}),
+    dict(ids='abcdefgh'),
+    dict(columns=pd.DataFrame(dict(price=[1, 2]))), dict(ids=[*'abcdefg', None]), dict(ids=[*'abcdefg', ' ']),
+    dict(ids=[*'abcdefg', np.nan]), dict(text=pd.DataFrame(dict(a=[1]*8)))])
+def test_other_items_that_do_not_fit_are_refused(given):
+    with pytest.raises(ValueError) as refusal: make_catalogue(SimpleNamespace(items=np.eye(8), **given))
+    assert '\n' not in str(refusal.value)
+
+
+def test_ids_stay_what_they_are_and_one_long_id_lengthens_no_other():
+    ids = ['nan', 'None', 'a\0', 'b\0\0', '\0', '007', 'x'*10**6, *map(str, range(20_000))]
+    items = np.random.default_rng(0).normal(size=(len(ids), 4)).astype(np.float32)
+    tracemalloc.start()
+    for form in (list, lambda x: np.array(x, object), pd.Series):
+        goods = make_catalogue(SimpleNamespace(items=items, ids=form(ids), text=form(ids)))
+        assert goods.ids.tolist() == goods.text.tolist() == ids
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 200e6 # as a table of one width, 80 GB
+
+
+@pytest.fixture
+def served(quick, tmp_path):
+    "A folder whose embeddings are searched where they are, if they are large."
+    goods = quick.catalogue
+    write_folder(tmp_path/'shelf', np.array(goods.items), goods.ids, [0]*len(goods.ids))
+    return tmp_path/'shelf'
+
+
+def overwrite(folder, x): # as NumPy saves, into the file that is there
+    with open(folder/'embeddings.npy', 'wb') as f: np.lib.format.write_array(f, x)
+
+
+QUESTIONS = dict(plain={}, where=dict(where='id!=shoe 9'), moved=dict(own=.5),
+                 without=dict(without=['shoe 9']))
+
+
+@pytest.mark.parametrize('kind', ['f4', 'f2'])
+def test_a_file_that_is_overwritten_changes_no_list(quick, served, kind):
+    x = np.array(quick.catalogue.items).astype(kind)
+    overwrite(served, x)
+    shelf = quick.over(served)
+    before = {name: shelf.expand(['shoe 1'], k=9, **wishes) for name, wishes in QUESTIONS.items()}
+    for other in (x[::-1], x[:7]):
+        overwrite(served, other)
+        for name, wishes in QUESTIONS.items():
+            pd.testing.assert_frame_equal(shelf.expand(['shoe 1'], k=9, **wishes), before[name])
+
+
+@pytest.mark.parametrize('kind', ['f4', 'f2'])
+@pytest.mark.parametrize('question', QUESTIONS)
+def test_a_large_file_that_is_overwritten_is_refused(quick, served, monkeypatch, kind, question):
+    monkeypatch.setattr(door, 'IN_MEMORY', 0)
+    x = np.array(quick.catalogue.items).astype(kind)
+    overwrite(served, x)
+    shelf, wishes = quick.over(served), QUESTIONS[question]
+    mapped = getattr(shelf.catalogue.items, 'table', shelf.catalogue.items)
+    assert isinstance(mapped, np.memmap) or isinstance(mapped.base, np.memmap) # no copy
+    seeds = quick.catalogue.items[:1]
+    before = [shelf.expand(given, k=9, **wishes) for given in (['shoe 1'], seeds)]
+    write_folder(served, x[::-1], quick.catalogue.ids[::-1], [0]*len(x)) # a file of its own: ours stays
+    for given, found in zip((['shoe 1'], seeds), before, strict=True):
+        pd.testing.assert_frame_equal(shelf.expand(given, k=9, **wishes), found)
+    shelf = quick.over(served)
+    overwrite(served, x[:7])
+    for given in (['shoe 1'], seeds):
+        with pytest.raises(ValueError, match='embeddings.npy was changed') as refusal:
+            shelf.expand(given, k=9, **wishes)
+        assert '\n' not in str(refusal.value)
 
 
 def test_a_folder_is_read_once_more_only_for_other_items(flat, monkeypatch):

@@ -20,7 +20,9 @@ from numpy.lib.format import open_memmap, write_array
 
 from ..settings import parse_value, read_profiles, require
 from ..sphere import row_lengths, unit_rows
-from ..store import as_float32, atomic_write, fingerprint, runs_dir, whole_file
+from ..store import as_float32, fingerprint, runs_dir, whole_files
+from .columns import (flat, read_table, session_lines, steady, table_file, to_column, to_csv,
+                                to_text, to_vectors)
 from .trouble import embedding_problems, is_positive, session_problems, table_problems, to_numbers
 
 # %% ../../nbs/data/037_folder.ipynb #c006
@@ -39,27 +41,39 @@ class FolderDomain:
     scorer: object = None       # labels on demand (page scorer)
 
 # %% ../../nbs/data/037_folder.ipynb #c008
+_DATA = ('embeddings.npy', 'items.csv', 'items.parquet', 'sessions.csv', 'sessions.parquet')
+
+def _write(path, embeddings, columns, sessions=None):
+    "Replace the files of a folder; `ValueError` for what cannot be read again, `OSError` for a full disk."
+    rows = to_vectors(embeddings)
+    table = {str(name): to_column(name, values, len(rows)) for name, values in columns.items()}
+    labels = table['attribute']
+    if labels.map(type).isin([bool, np.bool_]).all(): table['attribute'] = labels.astype(int)
+    files = {'items.csv': to_csv(table)}
+    if sessions is not None: files['sessions.csv'] = to_csv(dict(ids=session_lines(sessions)))
+    home = Path(path)
+    gone = [home/name for name in _DATA if name not in ('embeddings.npy', *files)]
+    for old in gone: require(not old.is_dir(), f'{old} is a folder; move it away')
+    gone = [old for old in gone if old.exists() or old.is_symlink()]
+    with whole_files(home/'embeddings.npy', *(home/name for name in files), gone=gone) as (first, *others):
+        write_array(first, rows)
+        for file, text in zip(others, files.values(), strict=True): file.write(text)
+
+# %% ../../nbs/data/037_folder.ipynb #c008x
 def write_folder(
     path,       # the folder, created if it is missing
-    embeddings, # (N, d)
-    ids,        # N of them
+    embeddings, # (N, d) float32 or float16
+    ids,        # N of them, a list, an array or a column of a table
     attribute,  # (N,) 0 or 1, or a score
     sessions=None, # lists of ids
     **columns,  # text, pattern: N of each
 ):
-    """Write embeddings.npy, items.csv and, if given, sessions.csv; `ValueError` if embeddings aren't numbers.
+    """Write embeddings.npy, items.csv and, if given, sessions.csv; `ValueError` if they do not fit together.
 
     >>> ids = [f'shoe{i}' for i in range(len(domain.items))]
     >>> modit.write_folder('shoes', domain.items, ids, domain.attribute)
     """
-    rows, labels = np.ascontiguousarray(embeddings), np.asarray(attribute)
-    require(rows.dtype.kind != 'O', f'embeddings are {rows.dtype}; give one table of numbers')
-    if labels.dtype == bool: labels = labels.astype(int)
-    tables = dict(items=pd.DataFrame(dict(id=ids, attribute=labels, **columns)))
-    if sessions is not None:
-        tables['sessions'] = pd.DataFrame(dict(ids=[' '.join(map(str, x)) for x in sessions]))
-    for name, table in tables.items(): atomic_write(Path(path)/f'{name}.csv', table.to_csv(index=False))
-    with whole_file(Path(path)/'embeddings.npy') as f: write_array(f, rows)
+    _write(path, embeddings, dict(id=ids, attribute=attribute) | columns, sessions)
 
 # %% ../../nbs/data/037_folder.ipynb #c012
 def find_folder(
@@ -84,32 +98,16 @@ def open_embeddings(
     require(x.dtype.kind == 'f', f'embeddings.npy holds {x.dtype}; write float32 or float16')
     return as_float32(x)
 
-# %% ../../nbs/data/037_folder.ipynb #c018
-def _one_of(folder, stem): # the csv or parquet file of a name, None for neither
-    paths = [p for p in (folder/f'{stem}.csv', folder/f'{stem}.parquet') if p.exists()]
-    require(len(paths) < 2, f'{stem}.csv and {stem}.parquet are both there; keep one of them')
-    return paths[0] if paths else None
-
-def _read_table(path):
-    "A csv or parquet table, csv columns as text; raises `ValueError` if it cannot be read."
-    try:
-        if path.suffix == '.parquet': return pd.read_parquet(path)
-        return pd.read_csv(path, dtype=str, keep_default_na=False).fillna('')
-    except ImportError:
-        advice = f"install it with pip install 'modit[parquet]', or write {path.stem}.csv"
-        raise ValueError(f'{path.name}: reading parquet needs pyarrow; {advice}') from None
-    except (ValueError, OSError) as e:
-        raise ValueError(f'{path.name} cannot be read ({" ".join(str(e).split())}); write it anew') from None
-
 # %% ../../nbs/data/037_folder.ipynb #c019
 def _read_items(folder):
     "The table of items; raises `ValueError` when it is missing or lacks a column."
-    path = _one_of(folder, 'items')
+    path = table_file(folder, 'items')
     require(path, 'items.csv is missing (or items.parquet); write a row an item, with id and attribute')
-    table = _read_table(path)
+    table = read_table(path)
     lacking = [c for c in ('id', 'attribute') if c not in table]
-    require(not lacking, f'{path.name} has no column {" and no ".join(lacking)}; it has {", ".join(table)}')
-    return table.assign(id=table.id.astype(str))
+    there = ', '.join(map(str, table))
+    require(not lacking, f'{path.name} has no column {" and no ".join(lacking)}; it has {there}')
+    return table.assign(**{c: to_text(table[c]) for c in ('id', 'text', 'pattern') if c in table})
 
 # %% ../../nbs/data/037_folder.ipynb #w002
 def write_table(
@@ -117,26 +115,31 @@ def write_table(
     table, # a parquet file, a DataFrame or a `datasets.Dataset`: id, attribute, vectors and other columns
     vector='embedding', # its column of vectors
 ):
-    """Write a folder from one table; raises `ValueError` for a missing column.
+    """Write a folder from one table; raises `ValueError` for a missing column, and for what is no vector.
 
     >>> columns = dict(id=ids, attribute=domain.attribute, embedding=list(domain.items))
     >>> modit.write_table('boots', pd.DataFrame(columns))
     """
-    if isinstance(table, str | Path): table = _read_table(Path(table))
+    if isinstance(table, str | Path): table = read_table(Path(table))
     if hasattr(table, 'to_pandas'): table = table.to_pandas()
+    if isinstance(table, pd.DataFrame): table = flat(table)
     lacking = [name for name in ('id', 'attribute', vector) if name not in table]
-    require(not lacking, f'no column {" and no ".join(lacking)}; the table has {", ".join(table)}')
-    rest = {name: column for name, column in table.items() if name not in ('id', 'attribute', vector)}
-    write_folder(path, np.stack(table[vector]), table.id, table.attribute, **rest)
+    require(not lacking, f'no column {" and no ".join(lacking)}; the table has {", ".join(map(str, table))}')
+    order = dict.fromkeys(('id', 'attribute', *table))
+    _write(path, table[vector], {name: table[name] for name in order if name != vector})
 
 # %% ../../nbs/data/037_folder.ipynb #c025
+def _session_ids(x): # of one session: a list, or text with spaces; none where it is missing
+    if isinstance(x, str): return x.split()
+    return list(x) if np.iterable(x) else []
+
 def _read_sessions(folder):
     "Series of lists of ids, None without a file; raises `ValueError` when there is no column of ids."
-    path = _one_of(folder, 'sessions')
+    path = table_file(folder, 'sessions')
     if not path: return None
-    table = _read_table(path)
+    table = read_table(path)
     require('ids' in table, f'{path.name} has no column ids; write a row a session, its ids in order')
-    return table.ids.str.split() if path.suffix == '.csv' else table.ids
+    return table.ids.map(_session_ids)
 
 # %% ../../nbs/data/037_folder.ipynb #c026
 def _session_rows(sessions, ids):
@@ -178,9 +181,13 @@ def _read_parts(folder):
     "The contents of each file of a folder, None if it cannot be read; and messages that say why."
     readers = dict(x=open_embeddings, table=_read_items, sessions=_read_sessions, facts=read_facts)
     parts, lines = dict.fromkeys(readers), []
-    for name, read in readers.items():
-        try: parts[name] = read(folder)
-        except (ValueError, OSError) as e: lines.append(str(e))
+    def read_all():
+        for name, read in readers.items():
+            try: parts[name] = read(folder)
+            except (ValueError, OSError) as e: lines.append(str(e))
+    try:
+        with steady(folder, _DATA): read_all()
+    except ValueError as e: lines.append(str(e))
     return parts, lines
 
 # %% ../../nbs/data/037_folder.ipynb #c037
@@ -214,9 +221,9 @@ def problems(
 # %% ../../nbs/data/037_folder.ipynb #c043
 def _columns(table):
     "Text, pattern and names of patterns of a table of items, if it has these columns."
-    columns = dict(text=table.text.astype(str).to_numpy(object)) if 'text' in table else {}
+    columns = dict(text=table.text.to_numpy(object)) if 'text' in table else {}
     if 'pattern' not in table: return columns
-    names, row = np.unique(table.pattern.astype(str), return_inverse=True)
+    names, row = np.unique(table.pattern.to_numpy(object), return_inverse=True)
     return columns | dict(pattern=row.astype(np.int32), patterns=tuple(map(str, names)))
 
 # %% ../../nbs/data/037_folder.ipynb #c044
@@ -248,12 +255,12 @@ def read_labels(
 def _digest(path, size, changed): # of a file with this size and modification time
     with open(path, 'rb') as f: return hashlib.file_digest(f, 'sha256').hexdigest()
 
-_DATA = ('embeddings.npy', 'items.csv', 'items.parquet', 'sessions.csv', 'sessions.parquet')
-
 def folder_key(
     path, # of a folder
 ) -> str: # 12 hexadecimal digits
     "Fingerprint of the contents of a domain's files; raises `ValueError` if there is no such folder."
-    files = [find_folder(path)/name for name in _DATA if (find_folder(path)/name).exists()]
+    folder = find_folder(path)
+    files = [table_file(folder, stem) for stem in ('items', 'sessions')]
+    files = [f for f in (folder/'embeddings.npy', *files) if f and f.is_file()]
     parts = {f.name: _digest(f, f.stat().st_size, f.stat().st_mtime_ns) for f in files}
     return fingerprint(parts, read_facts(path).get('threshold'))

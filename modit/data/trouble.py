@@ -88,7 +88,7 @@ def _id_problems(ids):
 # %% ../../nbs/data/036_trouble.ipynb #c023
 def _pattern_problems(names, positive):
     "Messages about blank patterns, or too few patterns with enough positives."
-    blank = names.isin(['', 'nan', 'None', '<NA>'])
+    blank = names.str.strip() == ''
     if blank.any():
         return _wrong_rows('items: pattern,', blank, 'blank; give every item one, or leave the column away')
     enough = (names[positive].value_counts() >= SHORTEST).sum()
@@ -99,7 +99,7 @@ def _pattern_problems(names, positive):
 
 # %% ../../nbs/data/036_trouble.ipynb #c033
 def table_problems(
-    table,     # DataFrame with id, attribute and perhaps pattern
+    table,     # DataFrame with id, attribute and perhaps pattern; id and pattern are text
     threshold, # lowest score of a positive, or None
     scored=False, # True: a scorer labels the blank ones
 ) -> list:     # of messages
@@ -107,7 +107,7 @@ def table_problems(
     lines = _id_problems(table.id) + _label_problems(table.attribute, threshold, scored)
     if 'pattern' not in table: return lines
     positive = is_positive(to_numbers(table.attribute)[0], threshold)
-    return lines + _pattern_problems(table.pattern.astype(str), positive)
+    return lines + _pattern_problems(table.pattern, positive)
 
 # %% ../../nbs/data/036_trouble.ipynb #c026
 def session_problems(

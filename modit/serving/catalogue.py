@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from fastcore.basics import patch
 
+from ..data.columns import held, read_table, steady, table_file, to_column, to_table, to_text
 from ..data.folder import find_folder, open_embeddings
 from ..retrieval import VectorIndex, check_embeddings, faiss, open_engine
 from ..settings import require
@@ -82,6 +83,7 @@ class Catalogue:
     text: np.ndarray  # (N,) text, or None
     index: object     # with `search(queries, k)`
     columns: pd.DataFrame # what else is known, a row an item
+    unchanged: object = lambda: None # raises `ValueError` once the file of mapped items has changed
 
     @cached_property
     def row(self) -> dict:
@@ -95,17 +97,16 @@ def make_catalogue(
     index=None,  # an index over the same rows, instead
 ) -> Catalogue:
     "Items with their names and an index; raises `ValueError` for names that do not fit."
-    items = check_embeddings(domain.items, name='items')
-    ids = getattr(domain, 'ids', None)
-    ids = np.arange(len(items)) if ids is None else np.asarray(ids)
+    items, unchanged = held(check_embeddings(domain.items, name='items'))
+    n = len(items)
+    ids, text, columns = (getattr(domain, name, None) for name in ('ids', 'text', 'columns'))
+    ids = to_text(np.arange(n) if ids is None else to_column('ids', ids, n))
+    blank = next((i for i, name in enumerate(ids) if not name.strip()), None)
+    require(blank is None, f'ids, row {blank}: blank; name the item')
+    text = None if text is None else to_text(to_column('text', text, n))
     index = index or VectorIndex(items, OneQuery(items) if kind == 'flat' else kind, block=1)
-    columns = getattr(domain, 'columns', None)
-    columns = pd.DataFrame(index=range(len(items))) if columns is None else columns.reset_index(drop=True)
-    text = getattr(domain, 'text', None)
-    catalogue = Catalogue(items, ids.astype(str).astype(object), text, index, columns)
-    require(len(ids) == len(items), f'{len(ids)} ids for {len(items)} items; give one an item')
-    doubled = len(ids) - len(catalogue.row)
-    require(not doubled, f'{doubled} ids name an item twice; name each once')
+    catalogue = Catalogue(items, ids, text, index, to_table(columns, n), unchanged)
+    require(len(catalogue.row) == n, f'{n - len(catalogue.row)} ids name an item twice; name each once')
     return catalogue
 
 # %% ../../nbs/serving/256_catalogue.ipynb #c008a
@@ -114,14 +115,12 @@ def items_table(
 ) -> pd.DataFrame: # a row an item; of a csv all as text
     "What a folder says of its items; raises `ValueError` where it does not name them."
     folder = find_folder(path)
-    file = next((f for f in (folder/'items.parquet', folder/'items.csv') if f.exists()), None)
-    require(file, f'{path}: items.csv is missing (or items.parquet); write a row an item, with its id')
     try:
-        if file.suffix == '.parquet': table = pd.read_parquet(file)
-        else: table = pd.read_csv(file, dtype=str, keep_default_na=False).fillna('')
-    except (ImportError, ValueError, OSError) as e: # of pandas, in several lines
-        raise ValueError(f'{path}: {file.name} cannot be read ({" ".join(str(e).split())})') from None
-    require('id' in table, f'{path}: {file.name} has no column id; it has {", ".join(map(str, table))}')
+        file = table_file(folder, 'items')
+        require(file, 'items.csv is missing (or items.parquet); write a row an item, with its id')
+        table = read_table(file)
+        require('id' in table, f'{file.name} has no column id; it has {", ".join(map(str, table))}')
+    except ValueError as e: raise ValueError(f'{path}: {e}') from None
     return table
 
 # %% ../../nbs/serving/256_catalogue.ipynb #c008i
@@ -129,12 +128,12 @@ def read_items(
     path, # folder with embeddings.npy and items.csv or items.parquet
 ) -> SimpleNamespace: # items (N, d), ids, text, columns
     "Items of a folder with their names, labels unread; raises `ValueError` for what cannot be searched."
-    x = open_embeddings(find_folder(path))
-    table = items_table(path)
+    folder = find_folder(path)
+    with steady(folder, ('embeddings.npy', 'items.csv', 'items.parquet')):
+        x, table = open_embeddings(folder), items_table(path)
     rows = f'{path}: embeddings.npy has {len(x)} rows, its table {len(table)}; one row an item, same order'
     require(len(x) == len(table), rows)
-    text = table.text.astype(str).to_numpy(object) if 'text' in table else None
-    return SimpleNamespace(items=x, ids=table.id.to_numpy(object), text=text, columns=table)
+    return SimpleNamespace(items=x, ids=to_text(table.id), text=table.get('text'), columns=table)
 
 # %% ../../nbs/serving/256_catalogue.ipynb #c010
 @patch
@@ -144,6 +143,7 @@ def rows_of(
     what='seed', # they are, for the message
 ) -> np.ndarray: # (n,) rows
     "Where the items of these ids lie; raises `ValueError` for unknown and repeated ones."
+    self.unchanged()
     names = [str(x) for x in names]
     unknown = [x for x in names if x not in self.row]
     more = f' and {len(unknown) - 1} more' if len(unknown) > 1 else ''
@@ -166,6 +166,7 @@ def nearest(
 ) -> tuple[np.ndarray, np.ndarray]: # scores (k,) descending, rows (k,)
     "The k items nearest to a query, without the seeds; raises `ValueError` where fewer are left."
     require(k >= 1, f'k: {k} items asked; give a number 1 or more')
+    self.unchanged()
     n = len(self.ids)
     fetch = len(x)
     while True:
@@ -185,6 +186,7 @@ def among(
     allowed, # (N,) bool
 ) -> tuple[np.ndarray, np.ndarray]: # rows and their scores
     "All that may be among the k nearest of the allowed items."
+    self.unchanged()
     engine = getattr(self.index, 'index', None)
     plain = engine if isinstance(engine, OneQuery) else OneQuery(self.items, np.inf)
     return plain.candidates(query, k, allowed)
@@ -208,6 +210,7 @@ def is_seed(
     rows, # (n,) their rows, -1 for a vector
 ) -> np.ndarray: # (N,) bool
     "Which items are seeds: those named, and those that equal a vector."
+    self.unchanged()
     equal = (self.items @ x[rows < 0].T > SAME).any(1)
     equal[rows[rows >= 0]] = True
     return equal
@@ -244,6 +247,7 @@ def add(
     more, # anything with items (n, d), and ids, text and columns where there are any
 ) -> Catalogue:
     "The catalogue with more items; raises `ValueError` for another dimension and for ids that are there."
+    self.unchanged()
     new = make_catalogue(more, index=self.index)
     d = self.items.shape[1]
     require(new.items.shape[1] == d, f'items of dimension {new.items.shape[1]}, those here have {d}')

@@ -19,7 +19,7 @@ from ..density import recall_density, validate_predictor
 from ..evaluation import average_pool, sample_cases, score_cases
 from ..ordering import centroid, prepare_corpus, trained_patterns
 from ..patterns import ROLES
-from .card import held_out_words, in_cases, in_patterns
+from .card import copies_words, held_out_words, in_cases, in_patterns
 from .proposal import FEW, domain_name, propose, settings_of, write_facts
 from ..settings import Settings, require
 from ..store import named, stream
@@ -132,9 +132,8 @@ def _measured(domain, s):
     "What to expect, in lines; raises `ValueError` when the settings do not fit the domain."
     corpus = prepare_corpus(domain, s)
     for role in ROLES[1:4]: sample_cases(corpus, role, 1, s)
-    few = held_out_words(s, corpus.name)
-    lines = readings(expect(corpus, s))
-    return [*lines, few] if few else lines
+    lines = [*readings(expect(corpus, s)), copies_words(corpus, s), held_out_words(s, corpus.name)]
+    return [line for line in lines if line]
 
 # %% ../../nbs/serving/259_check.ipynb #c041
 def check_folder(

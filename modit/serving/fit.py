@@ -23,7 +23,7 @@ from ..retrieval import search
 from ..run.pipeline import get_corpus, get_domain, make_stage, one_at_a_time
 from ..run.stages import check_stage, stage_path
 from .bundle import find_items, free_for_model
-from .card import (held_out_words, in_cases, metrics_of, metrics_table, model_card,
+from .card import (copies_words, held_out_words, in_cases, metrics_of, metrics_table, model_card,
                                 seen_words, table_notes, verdict_words)
 from .proposal import FEW, settings_of
 from .retriever import Retriever, stored_retriever
@@ -90,7 +90,7 @@ def _hope(corpus, s):
 def _prospects(corpus, s): # lines before the training
     trained = set(validation_cases(corpus, s)['item'].pattern) & set(trained_patterns(corpus, s))
     few = seen_words(s) if 0 < len(trained) < FEW else ''
-    return [line for line in (_hope(corpus, s), few, held_out_words(s, corpus.name)) if line]
+    return [x for x in (_hope(corpus, s), copies_words(corpus, s), few, held_out_words(s, corpus.name)) if x]
 
 # %% ../../nbs/serving/258_fit.ipynb #c024
 def _say(text): # once for all processes

@@ -168,6 +168,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                    'modit.data.folder._session_rows': ('data/folder.html#_session_rows', 'modit/data/folder.py'),
                                    'modit.data.folder.find_folder': ('data/folder.html#find_folder', 'modit/data/folder.py'),
                                    'modit.data.folder.folder_key': ('data/folder.html#folder_key', 'modit/data/folder.py'),
+                                   'modit.data.folder.is_name': ('data/folder.html#is_name', 'modit/data/folder.py'),
                                    'modit.data.folder.open_embeddings': ('data/folder.html#open_embeddings', 'modit/data/folder.py'),
                                    'modit.data.folder.problems': ('data/folder.html#problems', 'modit/data/folder.py'),
                                    'modit.data.folder.raw_sessions': ('data/folder.html#raw_sessions', 'modit/data/folder.py'),

@@ -19,7 +19,7 @@ from fastcore.basics import patch
 
 from ..data.folder import find_folder, open_embeddings
 from ..retrieval import VectorIndex, check_embeddings, open_engine
-from .equal import CLOSE, best_first, equals, exact_scores
+from .equal import CLOSE, equals, exact_scores
 from .names import one_form, row_called
 from .scan import OneQuery
 from .where import said
@@ -107,7 +107,7 @@ def rows_of(
 ) -> np.ndarray: # (n,) rows
     "Where the items of these ids lie; raises `ValueError` for unknown and repeated ones."
     names = list(names)
-    found = [row_called(self.row, self.forms, x) for x in names]
+    found = [row_called(self, x) for x in names]
     unknown = [str(x) for x, row in zip(names, found, strict=True) if row is None]
     more = f' and {len(unknown) - 1} more' if len(unknown) > 1 else ''
     advice = f'not among the {len(self.ids):,} items; give ids such as {self.ids[0]!r}, or vectors'
@@ -138,18 +138,20 @@ def nearest(
 ) -> tuple[np.ndarray, np.ndarray]: # scores (k,) descending, rows (k,)
     "The k items nearest to a query, without the seeds; raises `ValueError` where fewer are left."
     require(k >= 1, f'k: {k} items asked; give a number 1 or more')
-    fetch, left = k + len(x) + 1, []
+    fetch, left = k + len(x) + max(8, k//16), [] # more than k, to see that the last is worse
     while True:
         try: found = self.proposed(query, fetch)
         except ValueError:
             if len(left) < k: raise
             break
         left = found[~np.isin(found, rows) & ~equals(self.items[found], x[rows < 0])]
-        scores = np.sort(exact_scores(self.items, query[0], left))[::-1]
+        scores = exact_scores(self.items, query[0], left)
+        order = np.lexsort((left, -scores))
+        left, scores = left[order], scores[order]
         if fetch >= len(self.ids) or (len(left) > k and scores[-1] < scores[k - 1] - CLOSE): break
         fetch *= 4
     require(k <= len(left), f'k: {k} items asked, and {len(left)} are left beside the seeds; lower k')
-    return best_first(self.items, query[0], k, left, self.items[left] @ query[0])
+    return scores[:k], left[:k]
 
 # %% ../../nbs/serving/256_catalogue.ipynb #n005
 @patch

@@ -15,10 +15,8 @@ from ..settings import require
 
 # %% ../../nbs/serving/235_names.ipynb #i005
 def _is_id(x): # a text, or a whole number in any form
-    if isinstance(x, str): return True
-    if isinstance(x, bool | np.bool_): return False
     if isinstance(x, float | np.floating): return float(x).is_integer()
-    return x is not None and not np.iterable(x) and not isinstance(x, complex)
+    return isinstance(x, str) or not (x is None or isinstance(x, bool | np.bool_ | complex) or np.iterable(x))
 
 def ids_among(
     seeds, # ids or vectors, in any form
@@ -42,20 +40,20 @@ def _spellings(name):
     if isinstance(name, float | np.floating) and float(name).is_integer(): yield str(int(name))
     if re.fullmatch('"([^"]|"")*"', text.strip()): yield text.strip()[1:-1].replace('""', '"')
 
+# %% ../../nbs/serving/235_names.ipynb #i08c
 def row_called(
-    rows:dict,  # id -> row
-    forms:dict, # the same, of ids in `one_form`
-    name,       # an id in any form
+    goods, # a catalogue with `row`, id -> row, and `forms`, the same for ids in `one_form`
+    name,  # an id in any form
 ) -> int: # None where no item is called so
     "The row of the item that an id names."
     for text in _spellings(name):
-        if text in rows: return rows[text]
-        if (form := one_form(text)) in forms: return forms[form]
+        if text in goods.row: return goods.row[text]
+        if (form := one_form(text)) in goods.forms: return goods.forms[form]
     return None
 
 # %% ../../nbs/serving/235_names.ipynb #i012
 def _all_named(names, goods):
-    rows = [row_called(goods.row, goods.forms, name) for name in names]
+    rows = [row_called(goods, name) for name in names]
     return None not in rows and len(set(rows)) == len(rows)
 
 def ids_or_vectors(

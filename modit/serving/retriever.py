@@ -35,7 +35,6 @@ from .shape import number_in, query_parts, score_parts, shaped_list, split_optio
 from .rivals import LEAST, only_moves, served_facts
 from .where import known
 from ..settings import Settings, require
-from ..sphere import normalize
 from ..training import on_main
 
 # %% ../../nbs/serving/257_retriever.ipynb #c008

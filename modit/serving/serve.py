@@ -170,7 +170,7 @@ def picture_path(
     name:str,   # id of an item
 ) -> Path:      # of a file inside the folder; None where there is none
     "Where the picture of an item lies."
-    row = row_called(catalogue.row, catalogue.forms, name)
+    row = row_called(catalogue, name)
     if folder is None or row is None or 'picture' not in catalogue.columns: return None
     path = (folder/str(catalogue.columns.picture.iloc[row])).resolve()
     inside = path.is_relative_to(folder) and path.suffix.lower() in _KINDS and path.is_file()

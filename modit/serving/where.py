@@ -84,6 +84,7 @@ def _moments(column, zoned):
     fine = text.str.fullmatch(_MOMENT) & found.notna()
     return found if fine.any() and (fine | (text == '')).all() else None
 
+# %% ../../nbs/serving/248_where.ipynb #n19c
 def _lies(moments, sign, span): # NaT lies nowhere
     start, end, _ = span
     inside = (moments >= start) & (moments < end)
@@ -94,7 +95,8 @@ def _lies(moments, sign, span): # NaT lies nowhere
 def _is(column, text, word):
     "Is a value of a column, with its texts, one word (n,)."
     met = (text == word).to_numpy(bool)
-    span, number = _span(word), _number(word)
+    span = _span(word)
+    number = _number(word)
     moments = None if span is None else _moments(column, span[2])
     if moments is not None: return met | _lies(moments, '=', span)
     if number is None or (met.any() and number % 1): return met
@@ -103,7 +105,8 @@ def _is(column, text, word):
     return met | _against(column, numbers, np.equal, number)
 
 def _equals(column, value): # (n,): is it the value, or else one of the words that | separates
-    text, whole = texts(column), one_form(value)
+    text = texts(column)
+    whole = one_form(value)
     words = [whole] if (text == whole).any() else map(str.strip, whole.split('|'))
     return np.any([_is(column, text, word) for word in words], axis=0)
 

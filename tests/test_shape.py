@@ -261,7 +261,7 @@ def test_fewer_than_asked_are_told_in_one_line():
     (dict(without='cap'), "id 'cap'"), (dict(unlike=['cap']), "id 'cap'"),
     (dict(judged=dict(cap=1)), "id 'cap'"), (dict(judged={'item 1': 'good'}), 'give 0, 1 or a score'),
     (dict(judged={'item 1': float('nan')}), 'give 0, 1'), (dict(judged=['item 1']), 'give marks by id'),
-    (dict(distinct='town'), "no column 'town'; they are"),
+    (dict(distinct='town'), "no column 'town'; the columns are"),
     (dict(distinct=dict(shop='few')), 'give 1, 2 or more'),
     (dict(distinct=dict(shop=2.5)), 'no whole number'),
     (dict(distinct=dict(shop='inf')), 'no whole number'), (dict(distinct=['shop']), 'give one column'),

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['FACTS', 'OF_FOLDER', 'FolderDomain', 'write_folder', 'find_folder', 'open_embeddings', 'write_table', 'raw_sessions',
-           'read_facts', 'problems', 'read_folder', 'read_labels', 'folder_key']
+           'read_facts', 'is_name', 'problems', 'read_folder', 'read_labels', 'folder_key']
 
 # %% ../../nbs/data/037_folder.ipynb #c003
 import difflib
@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from unicodedata import category, normalize
 
 import numpy as np
 import pandas as pd
@@ -190,6 +191,14 @@ def _read_parts(folder):
     except ValueError as e: lines.append(str(e))
     return parts, lines
 
+# %% ../../nbs/data/037_folder.ipynb #named2
+def is_name(
+    text:str, # of a folder, or of a domain
+) -> bool:
+    "Can a domain be called so: by letters with any marks, digits, - _ ."
+    letters = ''.join(c for c in normalize('NFC', text) if category(c)[0] != 'M')
+    return bool(re.fullmatch(r'[\w.-]*\w[\w.-]*', letters))
+
 # %% ../../nbs/data/037_folder.ipynb #c037
 def _inspect(path, dim=None, scored=False):
     "The contents of a folder, as far as they can be read, and messages about all its problems."
@@ -203,7 +212,7 @@ def _inspect(path, dim=None, scored=False):
     if table is not None and sessions is not None:
         parts['sessions'] = _session_rows(sessions, table.id)
         lines += session_problems(parts['sessions'])
-    if not re.fullmatch(r'[\w.-]+', folder.name):
+    if not is_name(folder.name):
         lines.append(f'the folder is called {folder.name!r}; a domain is called by letters, digits, - _ .')
     if x is not None and table is not None and len(x) != len(table):
         lines.append(f'embeddings.npy has {len(x)} rows, the items {len(table)}; one row an item, same order')

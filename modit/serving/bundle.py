@@ -80,7 +80,8 @@ def _write_files(folder, model):
     save_arrays(folder/'facts.safetensors', model.facts, kind='facts')
     hashes = {path.name: _file_hash(path) for path in sorted(folder.glob('*.safetensors'))}
     config = dict(format=_FORMAT, name=model.settings.domains[0], about=model.about, files=hashes)
-    config = json.loads(json.dumps(config | dict(settings=asdict(model.settings)))) # as it will be read
+    config |= dict(settings=asdict(model.settings))
+    config = json.loads(json.dumps(config, allow_nan=False)) # as it will be read, by any reader of JSON
     atomic_write(folder/'README.md', model.card)
     atomic_write(folder/'config.json', json.dumps(config | dict(sha256=_config_hash(config)), indent=1))
 

@@ -13,14 +13,16 @@ import numpy as np
 import pandas as pd
 from sklearn.cluster import KMeans
 
-from ..baselines import GRIDS, steer
+from ..baselines import GRIDS, step_along
 from ..data.folder import FACTS, problems, read_facts, read_folder
 from ..density import recall_density, validate_predictor
 from ..evaluation import average_pool, sample_cases, score_cases
 from ..ordering import centroid, prepare_corpus, trained_patterns
 from ..patterns import ROLES
 from .card import copies_words, held_out_words, in_cases, in_patterns
+from .equal import direction
 from .proposal import FEW, domain_name, propose, settings_of, write_facts
+from .rivals import LEAST
 from ..settings import Settings, require
 from ..store import named, stream
 
@@ -65,7 +67,8 @@ def _static_queries(corpus, s):
     cases = sample_cases(corpus, 'valid', s.valid_cases, s)
     mean = average_pool(corpus, cases)
     def scores(queries): return score_cases(queries, corpus, cases, s)
-    steps = [scores(steer(mean, corpus, eta)) for eta in GRIDS['probe']]
+    probe = direction(corpus.probe, least=LEAST)
+    steps = [scores(step_along(mean, probe, eta)) for eta in GRIDS['probe']]
     found = dict(average=scores(mean), probe=max(steps, key=lambda rows: rows.joint.mean()),
                  tail=scores(centroid(corpus.items, cases.tail)))
     return pd.concat([rows.assign(method=name) for name, rows in found.items()], ignore_index=True)

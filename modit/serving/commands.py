@@ -36,8 +36,8 @@ def _seeds(path, option='--seeds'): # list of ids, or (n, d) array
         if path.endswith('.npy'): return open_memmap(path, mode='r')
         text = sys.stdin.read() if path == '-' else Path(path).read_text('utf-8')
     except ValueError as e: raise ValueError(f'{option} {path}: neither ids nor vectors ({e})') from None
-    lines = map(str.strip, text.removeprefix('\ufeff').split('\n')) # Windows writes a mark at the beginning
-    return [line for line in lines if line]
+    lines = text.removeprefix('\ufeff').split('\n') # Windows writes a mark at the beginning
+    return [line.removesuffix('\r') for line in lines if line.strip()]
 
 # %% ../../nbs/serving/271_commands.ipynb #c02a
 Profile = Annotated[str, 'a profile of settings.ini']
@@ -120,7 +120,7 @@ def _retriever(model, items, untrained): # of a model or a folder, or of the mod
 
 # %% ../../nbs/serving/271_commands.ipynb #s271b
 def _print_answers(retriever, path, **usual): # a line for each of a file of JSON lines
-    from modit.serving.lists import answer_line
+    from modit.serving.lists import answer_line, as_json
     require(path == '-' or Path(path).is_file(), f'--lists {path}: no such file; give one of JSON lines')
     bad = 0
     def read(): return open(path, encoding='utf-8-sig', errors='replace')
@@ -128,7 +128,7 @@ def _print_answers(retriever, path, **usual): # a line for each of a file of JSO
         for line in filter(str.strip, lines):
             answer = answer_line(retriever, line, **usual)
             bad += 'error' in answer
-            print(json.dumps(answer, ensure_ascii=False), flush=True)
+            print(as_json(answer, ensure_ascii=False), flush=True)
     require(not bad, f'lists that could not be answered: {bad}')
 
 # %% ../../nbs/serving/271_commands.ipynb #s270
@@ -165,10 +165,11 @@ def _expand(
     if lists: return _print_answers(retriever, lists, **options)
     found = retriever.expand(seeds, **options)
     from modit.serving.forecast import forecast_words
+    from modit.serving.lists import printed
     count = found.attrs['forecast']
     if count: print(f'modit: {forecast_words(count, len(found))}', file=sys.stderr, flush=True)
     if 'text' in found: found['text'] = found.text.str.split().str.join(' ') # a row stays a line
-    print(found.to_csv(sep='\t', index=False, float_format='%.4f', lineterminator='\n'), end='')
+    print(printed(found), end='')
 
 # %% ../../nbs/serving/271_commands.ipynb #v271
 def _query(
@@ -185,7 +186,7 @@ def _query(
     require(out is None or out.endswith('.npy'), f'--out {out}: give a name that ends in .npy')
     retriever = _retriever(model, items, untrained)
     vector = retriever.query(_seeds(seeds), scale, share=share, step=step, own=own)
-    if not out: return print(json.dumps([float(f'{x:.9g}') for x in vector]))
+    if not out: return print(json.dumps([float(f'{x:.9g}') for x in vector], allow_nan=False))
     with whole_file(Path(out)) as f: write_array(f, vector)
 
 # %% ../../nbs/serving/271_commands.ipynb #v272

@@ -6,13 +6,13 @@
 __all__ = ['FEW', 'propose', 'domain_name', 'write_facts', 'settings_of']
 
 # %% ../../nbs/serving/155_proposal.ipynb #p002
-import re
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 import pandas as pd
 
-from ..data.folder import FACTS, OF_FOLDER, find_folder, open_embeddings, read_facts, read_folder
+from ..data.folder import FACTS, OF_FOLDER, find_folder, is_name, open_embeddings, read_facts, read_folder
 from ..data.trouble import FEWEST, SHORTEST
 from ..patterns import find_patterns, nearest_centroid
 from ..retrieval import in_chunks
@@ -77,9 +77,8 @@ def domain_name(
     stated = read_profiles(folder/FACTS) if (folder/FACTS).exists() else {}
     values = dict(stated['folder']) if 'folder' in stated else {}
     require(values.keys() <= {'name'}, f'{FACTS} has {", ".join(values)} under [folder]; write name alone')
-    name = values.get('name', folder.name)
-    sound = re.fullmatch(r'[\w.-]*\w[\w.-]*', name)
-    require(sound, f'{path}: the domain is called {name!r}; use letters, digits, - _ .')
+    name = normalize('NFC', values.get('name', folder.name)) # a Mac spells it in another way
+    require(is_name(name), f'{path}: the domain is called {name!r}; use letters, digits, - _ .')
     return name
 
 # %% ../../nbs/serving/155_proposal.ipynb #c010

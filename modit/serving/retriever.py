@@ -27,13 +27,14 @@ from ..run.stages import stage_key
 from .bundle import corpus_facts, drift, find_items, read_bundle, save_bundle, settings_alone
 from .card import moves_words
 from .catalogue import Catalogue, items_key, make_catalogue, read_items
+from .equal import average, direction
 from .forecast import list_forecast
+from .names import ids_or_vectors, what_they_are
 from .proposal import settings_of
 from .shape import number_in, query_parts, score_parts, shaped_list, split_options, with_feedback
-from .rivals import only_moves, served_facts
+from .rivals import LEAST, only_moves, served_facts
 from .where import known
 from ..settings import Settings, require
-from ..sphere import normalize
 from ..training import on_main
 
 # %% ../../nbs/serving/257_retriever.ipynb #c008
@@ -108,16 +109,13 @@ def seed_vectors(
     >>> x.shape, rows.tolist()
     ((2, 16), [1, 2])
     """
-    either = f'seeds: neither ids nor vectors of {self.settings.dim} numbers; give a list of one kind'
-    try: seeds = np.asarray(seeds)
-    except ValueError: raise ValueError(either) from None # lists of several lengths
-    require(seeds.dtype.kind in {0: 'fiuUT', 1: 'fiuUTO'}.get(seeds.ndim, 'fiu'), either) # numbers or texts
-    require(seeds.size, f'no seeds; give 1 to {self.settings.prefix_len} ids or vectors')
-    if seeds.dtype.kind == 'f' or seeds.ndim > 1:
+    seeds = ids_or_vectors(seeds, self.settings.dim, self.catalogue)
+    require(np.size(seeds), f'no seeds; give 1 to {self.settings.prefix_len} ids or vectors')
+    if isinstance(seeds, np.ndarray):
         x = check_embeddings(np.atleast_2d(seeds), self.settings.dim, 'seeds')
         return x, np.full(len(x), -1)
     require(self.catalogue, f'{self.name}: ids need the items; load it with items, or give vectors')
-    rows = self.catalogue.rows_of(np.atleast_1d(seeds))
+    rows = self.catalogue.rows_of(seeds, what_they_are(seeds, self.settings.dim))
     return self.catalogue.items[rows], rows
 
 # %% ../../nbs/serving/257_retriever.ipynb #c017
@@ -154,7 +152,7 @@ def queries(
 @patch
 def _moves(self:Retriever, x, given):
     "Split and moves of seeds (n, d): given moves, else those chosen on validation; warns of a new kind."
-    near, = nearest_centroid(normalize(x.mean(0, keepdims=True)), self.facts['centroids'])
+    near, = nearest_centroid(average(x)[None], self.facts['centroids'])
     split = 'item' if near in self.about['trained'] else 'pattern'
     chosen = self.about['moves']['served'][split]
     moves = only_moves(chosen) | given
@@ -167,13 +165,15 @@ def _moves(self:Retriever, x, given):
 @patch
 def _parts(self:Retriever, x, rows, scale=None, share=1., step=0., own=0.):
     "The vectors whose sum is the query of the seeds."
-    mean = away = normalize(x.mean(0, keepdims=True))
+    mean = away = average(x)[None]
     query = self.queries([x], scale) if share or (scale is not None and not self.model) else mean
     if own:
         n = max(1, min((many := len(self.catalogue.ids))//len(self.facts['centroids']), many - len(x)))
         around = self.catalogue.items[self.catalogue.nearest(mean, n, x, rows)[1]].mean(0)
-        away = normalize(x.mean(0) - around)[None]
-    return query_parts(mean[0], query[0], normalize(self.facts['probe']), away[0], share, step, own)
+        away = direction(x.mean(0), around)[None]
+        if not away.any(): warnings.warn('own: the items around the seeds equal them; no move', stacklevel=4)
+    probe = direction(self.facts['probe'], least=LEAST)
+    return query_parts(mean[0], query[0], probe, away[0], share, step, own)
 
 # %% ../../nbs/serving/257_retriever.ipynb #q002
 @patch
@@ -235,7 +235,7 @@ def expand(
     usual = served and not shape and scale is None and k == self.settings.k # as it was fitted
     facts = self.about.get('forecast', {}) if usual else {}
     table.attrs.update(moves=moves, forecast=list_forecast(facts, items, scores, table.density, x))
-    return table if self.catalogue.text is None else table.assign(text=self.catalogue.text[ids])
+    return table if self.catalogue.text is None else table.assign(text=self.catalogue.words[ids])
 
 # %% ../../nbs/serving/257_retriever.ipynb #c050
 @patch(cls_method=True)

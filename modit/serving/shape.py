@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 import pandas as pd
 
-from ..retrieval import SPARE
-from .where import where
+from .equal import APART, best_first, direction, exact_scores
+from .where import column_called, texts, where
 from ..settings import require
 
 # %% ../../nbs/serving/253_shape.ipynb #s011
@@ -28,14 +28,11 @@ def nearest(
 ) -> tuple[np.ndarray, np.ndarray]: # scores descending, rows; fewer than k where fewer are allowed
     "The k nearest of the allowed items, exactly."
     query = np.asarray(query, np.float32)
-    n = min(k + SPARE, int(allowed.sum()))
+    n = min(k, int(allowed.sum()))
     if not n: return np.zeros(0, np.float32), np.zeros(0, np.int64)
     every = np.flatnonzero(allowed)
-    rows, scores = among(query, n, allowed) if among else (every, np.asarray(items @ query)[every])
-    rows = rows[np.argpartition(scores, -n)[-n:]]
-    exact = (items[rows].astype(np.float64) @ query).astype(np.float32)
-    order = np.lexsort((rows, -exact))[:k]
-    return exact[order], rows[order]
+    found = among(query, n, allowed) if among else (every, np.asarray(items @ query)[every])
+    return best_first(items, query, n, *found)
 
 # %% ../../nbs/serving/253_shape.ipynb #s015
 def distinct(
@@ -51,7 +48,7 @@ def distinct(
     fetch = 4*k
     while True:
         scores, rows = nearest(items, query, fetch, allowed, among)
-        ranked = pd.Series(np.asarray(values)[rows]).astype(str)
+        ranked = texts(pd.Series(values).iloc[rows])
         kept = (ranked.groupby(ranked).cumcount() < most).to_numpy()
         if kept.sum() >= k or len(rows) < fetch: return scores[kept][:k], rows[kept][:k]
         fetch *= 4
@@ -71,7 +68,7 @@ def diverse(
     value = scores
     while len(chosen) < min(k, len(x)):
         chosen.append(int(np.argmax(value)))
-        like = np.maximum(like, x @ x[chosen[-1]])
+        like = np.maximum(like, exact_scores(x, x[chosen[-1]], np.arange(len(x))))
         value = (1 - diversity)*scores - diversity*like
         value[chosen] = -np.inf
     return np.array(chosen, np.int64)
@@ -82,13 +79,14 @@ FEEDBACK = .2 # length of the move where validation has chosen none
 def contrast(
     x,      # (n, d) unit rows
     grades, # (n,) a number each
-) -> np.ndarray: # (d,) unit
+) -> np.ndarray: # (d,) unit, or zeros for equal rows
     "The direction in which grades grow; raises `ValueError` where they do not."
     grades = np.asarray(grades, np.float64)
-    direction = (grades - grades.mean()) @ np.asarray(x, np.float64)
-    length = np.linalg.norm(direction)
-    require(length > 1e-9, 'the marks do not differ; mark some rows 0 and others 1, or give scores')
-    return (direction/length).astype(np.float32)
+    differ = np.ptp(grades) > 0
+    require(differ, 'the marks do not differ; mark some rows 0 and others 1, or give scores')
+    grades = grades - grades.mean()
+    way = grades @ np.asarray(x, np.float64)
+    return direction(way, least=APART*np.abs(grades).sum()/2).astype(np.float32)
 
 # %% ../../nbs/serving/253_shape.ipynb #s026
 def moved_by(
@@ -98,6 +96,7 @@ def moved_by(
     "Parts of a query moved along directions, their sum at length one."
     sums = {name: parts.get(name, 0) + directions.get(name, 0) for name in parts | directions}
     length = np.linalg.norm(sum(sums.values()))
+    require(length > 1e-6, f'{", ".join(sums)}: these parts of the query cancel out; move it less far')
     return {name: (part/length).astype(np.float32) for name, part in sums.items()}
 
 # %% ../../nbs/serving/253_shape.ipynb #s26a
@@ -141,7 +140,9 @@ def _several(name, x): # of a wish: one, or a list of them
     require(not isinstance(x, dict), f'{name} {x!r} has names and values; give one, or a list')
     return () if x is None else tuple(x) if np.iterable(x) and not isinstance(x, str) else (x,)
 
-def _ids(name, x): return tuple(map(str, _several(name, x)))
+def _id(x): return float(x) if isinstance(x, float | np.floating) else str(x)
+
+def _ids(name, x): return tuple(map(_id, _several(name, x)))
 
 def _count(name, x): # a whole number, 1 or more
     whole = number_in(name, x, 1, wanted='1, 2 or more').is_integer()
@@ -178,7 +179,7 @@ class Shape:
         self.threshold = tuple(map(_condition, _several('threshold', self.threshold)))
         self.without = _ids('without', self.without)
         self.unlike = _ids('unlike', self.unlike)
-        self.judged = {str(i): number_in(f'judged {i}:', x, -1e9, 1e9, '0, 1 or a score')
+        self.judged = {_id(i): number_in(f'judged {i}:', x, -1e9, 1e9, '0, 1 or a score')
                        for i, x in self.judged.items()}
         self.distinct = {c: _count(f'distinct {c}:', n) for c, n in most.items()}
         if self.feedback is not None:
@@ -216,6 +217,7 @@ def with_feedback(
     grades = list(marks.values())
     if any(grades): way = contrast(x_marked, grades)
     else: way = contrast(np.concatenate([x, x_marked]), [1]*len(x) + grades)
+    if not way.any(): warnings.warn('the marked items are equal; the marks move nothing', stacklevel=4)
     length = usual or FEEDBACK if shape.feedback is None else shape.feedback
     return moved_by(parts, feedback=length*way)
 
@@ -248,9 +250,8 @@ def shaped_list(
     left = _left(shape, catalogue, query, x, rows, density)
     asked = catalogue.items, query, k*(POOL if shape.diversity else 1), left
     column, most = next(iter(shape.distinct.items()), (None, 0))
-    known = ', '.join(map(str, catalogue.columns)) or 'none'
-    require(not most or column in catalogue.columns, f'distinct: no column {column!r}; they are {known}')
-    if most: scores, ids = distinct(*asked, catalogue.columns[column], most, catalogue.among)
+    values = column_called(catalogue.columns, column, 'distinct') if most else None
+    if most: scores, ids = distinct(*asked, values, most, catalogue.among)
     else: scores, ids = nearest(*asked, catalogue.among)
     least = filter(_LEAST.fullmatch, shape.threshold) # what is below it comes last
     kept = np.flatnonzero(where(pd.DataFrame(dict(score=scores)), least))

@@ -139,7 +139,8 @@ def nearest(
     "The k items nearest to a query, without the seeds; raises `ValueError` where fewer are left."
     self.unchanged()
     require(k >= 1, f'k: {k} items asked; give a number 1 or more')
-    fetch, left = k + len(x) + max(8, k//16), [] # more than k, to see that the last is worse
+    fetch = k + len(x) + max(8, k//16) # more than k, to see that the last is worse
+    left = []
     while True:
         try: found = self.proposed(query, fetch)
         except ValueError:
@@ -148,7 +149,8 @@ def nearest(
         left = found[~np.isin(found, rows) & ~equals(self.items[found], x[rows < 0])]
         scores = exact_scores(self.items, query[0], left)
         order = np.lexsort((left, -scores))
-        left, scores = left[order], scores[order]
+        left = left[order]
+        scores = scores[order]
         if fetch >= len(self.ids) or (len(left) > k and scores[-1] < scores[k - 1] - CLOSE): break
         fetch *= 4
     require(k <= len(left), f'k: {k} items asked, and {len(left)} are left beside the seeds; lower k')

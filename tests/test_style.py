@@ -111,7 +111,7 @@ def stored_texts(page):
 @every_page
 def test_stored_outputs_hold_no_progress_bar(page):
     bars = [text for name, text in stored_texts(page) if name == 'stderr' or re.search(r'\d%\|.*\|', text)]
-    assert not bars, f'bars go elsewhere, as on page sft (training.tqdm = ...): {bars[:2]}'
+    assert not bars, f'call bars_in_terminals() of page environment first: {bars[:2]}'
 
 
 @every_page

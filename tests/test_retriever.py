@@ -21,14 +21,17 @@ from huggingface_hub import ModelCard
 from conftest import ROOT, environment
 from modit.evaluation import case_noise
 from modit.data.folder import write_folder
+from modit.retrieval import VectorIndex
 from modit.run.pipeline import get_corpus
 from modit.serving.bundle import _config_hash, free_for_model, settings_alone
 from modit.serving.card import markdown_table
 from modit.serving.fit import evaluate, fit
+from modit.serving.lists import answer_line
 from modit.serving.proposal import FEW
 from modit.serving.retriever import Retriever
 from modit.settings import load_settings, override
 from modit.data.synth import make_domain, make_world
+from modit.store import HalfRows
 
 TINY = dict(pretrain_steps=6, hppo_cases=16, train_rows=[200], checkpoint_every=2)
 PLAIN = dict(share=1., step=0., own=0.)  # the policy's query as it is
@@ -147,6 +150,106 @@ def test_an_item_that_equals_a_vector_is_that_seed(loaded):
     assert len(found) == 25 and not {*map(str, range(52))} & set(found.id)
     by_name = crowded.expand(['0', '51'], 25, **PLAIN)
     assert set(by_name.id) - set(found.id) <= {*map(str, range(52))} # ids name themselves alone
+
+
+@pytest.fixture(scope='module')
+def numbered(tmp_path_factory):
+    "A folder whose ids are whole numbers below and above 2**63, with copies of an item, searched untrained."
+    home = tmp_path_factory.mktemp('numbered')
+    domain = make_domain(make_world(load_settings('smoke')), 'D1', load_settings('smoke'))
+    items = domain.items.copy()
+    items[100:700] = items[100]
+    ids = [177 + i if i % 2 else 13811189083039875000 + i for i in range(len(items))]
+    ids[7], ids[9] = 2**70, -5
+    write_folder(home/'points', items, ids, domain.attribute)
+    with pytest.MonkeyPatch.context() as m:
+        m.setenv('MODIT_RUNS', str(home/'runs'))
+        yield Retriever.untrained(home/'points', 'smoke')
+
+
+def test_whole_numbers_are_ids_however_they_come(numbered):
+    goods, dim = numbered.catalogue, numbered.settings.dim
+    ids = [int(name) for name in goods.ids[:dim]]
+    forms = [ids, tuple(ids), list(goods.ids[:dim]), np.array(ids, object),
+             [*map(np.uint64, ids[:2]), *ids[2:]], pd.Series(ids, dtype=object), [str(ids[0]), *ids[1:]]]
+    for seeds in forms: assert numbered.seed_vectors(seeds)[1].tolist() == list(range(dim))
+    assert numbered.seed_vectors(ids[:2])[1].tolist() == [0, 1]
+    assert numbered.seed_vectors(np.array(ids[0], np.uint64))[1].tolist() == [0]
+    answers = [answer_line(numbered, json.dumps(dict(seeds=x, k=30))) for x in (ids, list(map(str, ids)))]
+    assert answers[0]['items'] == answers[1]['items'] and not {*goods.ids[:dim]} & {
+        item['id'] for item in answers[0]['items']}
+    without = dict(seeds=ids[:2], k=30, without=ids[2:4], judged={str(ids[4]): 1, str(ids[5]): 0})
+    assert len(answer_line(numbered, json.dumps(without))['items']) == 30
+    odd = [float(i) for i in ids if i < 2**50 and i != -5]
+    for seeds in (odd, odd[:1], np.array(odd[:2])):
+        assert numbered.catalogue.ids[numbered.seed_vectors(seeds)[1]].tolist() == [f'{x:.0f}' for x in
+                                                                                np.atleast_1d(seeds)]
+    assert len(numbered.expand(odd[:1], 5, without=odd[1:2], unlike=np.array(odd[2:3]))) == 5
+
+
+def test_a_vector_stays_a_vector_and_a_flat_one_of_whole_numbers_is_told(numbered):
+    dim = numbered.settings.dim
+    sign = np.where(np.arange(dim) % 3, 1., -1.)
+    for vector in (sign, sign.tolist(), [sign.tolist()], sign.astype(int)[None], sign.astype(np.int8)[None],
+                   [[int(x) for x in sign]], .5*sign):
+        x, rows = numbered.seed_vectors(vector)
+        assert rows.tolist() == [-1] and np.allclose(x[0], sign/dim**.5, atol=1e-6)
+    for flat in (sign.astype(np.int8), [int(x) for x in sign]):
+        with pytest.raises(ValueError, match='a vector is a list in a list') as refusal: numbered.expand(flat)
+        assert '\n' not in str(refusal.value)
+
+
+def test_seeds_without_a_direction_move_nothing_or_are_told(numbered):
+    goods = numbered.catalogue
+    name = goods.ids[100]
+    with pytest.warns(UserWarning, match='own: the items around the seeds equal them'):
+        moved = numbered.query([name], step=0, own=.6)
+    assert np.allclose(moved, goods.items[100], atol=1e-6)
+    for x in (goods.items[:1], goods.items[:2]):
+        with pytest.raises(ValueError, match='the seeds cancel out'): numbered.query(np.concatenate([x, -x]))
+    flat = replace(numbered, facts=numbered.facts | dict(probe=0*numbered.facts['probe']))
+    assert np.allclose(flat.query([name], step=.4, own=0), goods.items[100], atol=1e-6)
+
+
+def test_a_list_is_the_beginning_of_a_longer_one_with_many_copies(numbered):
+    seeds, moves = [numbered.catalogue.ids[250]], dict(step=0, own=0)
+    copies = [name for name in numbered.catalogue.ids[100:700] if name != seeds[0]]
+    for k in (3, 9, 599): # by row, with a condition that all meet and without
+        assert numbered.expand(seeds, k, **moves).id.tolist() == copies[:k]
+        assert numbered.expand(seeds, k, where='attribute>=0', **moves).id.tolist() == copies[:k]
+
+
+@pytest.mark.parametrize('kind', ['flat', 'hnsw', 'ivf'])
+def test_an_index_that_finds_too_few_names_no_item(numbered, kind):
+    items = np.asarray(numbered.catalogue.items)
+    class Short:
+        "An index that finds few, says -1 for the others, and prefers late rows among equal ones."
+        def __init__(self, most): self.most = most
+        def search(self, queries, k):
+            order = np.lexsort((-np.arange(len(items)), -(queries @ items.T)[0]))[:min(k, self.most)]
+            ids = np.full((1, k), -1)
+            ids[0, :len(order)] = order
+            return np.where(ids < 0, -np.inf, 0), ids
+    seeds = [numbered.catalogue.ids[250]]
+    copies = [name for name in numbered.catalogue.ids[100:700] if name != seeds[0]]
+    def over(index): return replace(numbered, catalogue=replace(numbered.catalogue, index=index))
+    short = over(Short(9))
+    assert len(short.expand(seeds, 9, step=0, own=0)) == 9
+    with pytest.raises(ValueError, match='9 are left'): short.expand(seeds, 10, step=0, own=0)
+    assert over(Short(2000)).expand(seeds, 5, step=0, own=0).id.tolist() == copies[:5]
+    found = over(VectorIndex(items, kind, block=1)).expand(seeds, 5, step=0, own=0)
+    assert found.id.isin(copies).all() and (kind != 'flat' or found.id.tolist() == copies[:5])
+
+
+def test_a_table_in_half_precision_knows_its_items(numbered):
+    half = HalfRows(np.asarray(numbered.catalogue.items).astype(np.float16))
+    with pytest.warns(UserWarning, match='other items'): shop = numbered.over(SimpleNamespace(items=half))
+    for row in (3, 50, 1234):
+        for vector in (half.table[row], half[row], numbered.catalogue.items[row]):
+            x, rows = shop.seed_vectors(vector[None])
+            assert np.flatnonzero(shop.catalogue.is_seed(x, rows)).tolist() == [row]
+            assert str(row) not in shop.expand(vector[None], 20, step=0, own=0).id.tolist()
+            assert str(row) not in shop.expand(vector[None], 20, step=0, own=0, diversity=.1).id.tolist()
 
 
 def test_any_index_that_searches_will_do(loaded, shoes):

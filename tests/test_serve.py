@@ -13,7 +13,9 @@ import subprocess
 import sys
 import threading
 import time
+import unicodedata
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from urllib.parse import quote
 
 import numpy as np
@@ -177,6 +179,51 @@ def test_items_are_found_by_their_words(port, retriever):
     assert ask(port, '/find?words=')[1] == ask(port, '/find')[1] == dict(items=[], most=20)
     status, answer = ask(port, f'/find?words={"x"*201}')
     assert status == 400 and '201 letters are too many' in answer['error']
+
+
+@pytest.fixture(scope='module')
+def mac(shoes, tmp_path_factory, retriever):
+    "The same items, their ids and texts with letters as a Mac stores them; every third text is missing."
+    def stored(text): return unicodedata.normalize('NFD', text)
+    n = len(retriever.catalogue.ids)
+    text = np.array([None if i % 3 else stored(f'\ud14c\uc2a4\ud2b8 {i}') for i in range(n)], object)
+    ids = np.array([stored(f'caf\u00e9-{i}') for i in range(n)], object)
+    goods = replace(retriever.catalogue, ids=ids, text=text)
+    return replace(retriever, catalogue=goods)
+
+
+def test_letters_are_the_same_in_any_form_and_a_missing_text_is_empty(mac, shoes):
+    with listening(mac, shoes) as port:
+        for words in ('caf\u00e9-7', 'CAF\u00c9-7', 'cafe\u0301-7'):
+            wanted = [unicodedata.normalize('NFD', f'caf\u00e9-{i}') for i in (7, *range(70, 80))]
+            assert ids_of(ask(port, f'/find?words={quote(words)}')[1])[:11] == wanted
+        assert len(ids_of(ask(port, f'/find?words={quote(chr(0xd14c))}')[1])) == 20 # a syllable of Hangul
+        assert ids_of(ask(port, '/find?words=nan')[1]) == ids_of(ask(port, '/find?words=none')[1]) == []
+        status, answer = ask(port, '/expand', dict(seeds=['caf\u00e9-7'], k=30, without=['caf\u00e9-8']))
+        assert status == 200 and all(isinstance(row['text'], str) for row in answer['items'])
+        assert any(row['text'] == '' for row in answer['items'])
+        assert not {unicodedata.normalize('NFD', f'caf\u00e9-{i}') for i in (7, 8)} & {*ids_of(answer)}
+
+
+def test_no_answer_holds_what_is_no_json(retriever, shoes, monkeypatch):
+    monkeypatch.setattr(page, 'card_facts', lambda retriever: dict(x=float('nan')))
+    with listening(retriever, shoes) as port: assert ask(port, '/card')[0] == 500
+
+
+@pytest.mark.parametrize('host', ['127.0.0.1', '127.0.0.2', '::1', '[::1]', '::ffff:127.0.0.1', 'localhost',
+                                  'LOCALHOST', '0:0:0:0:0:0:0:1'])
+def test_this_machine_is_itself_under_every_address(port, host):
+    page.check_address(host, None)
+    name = f'[{host}]' if ':' in host and '[' not in host else host
+    for shown in (name, f'{name}:{port}'): assert ask(port, '/card', Host=shown)[0] == 200
+
+
+@pytest.mark.parametrize('host', ['0.0.0.0', '::', '::ffff:8.8.8.8', '128.0.0.1', 'example.org', '', '127.1',
+                                  'localhost.example.org', '[::2]', '::ffff:0.0.0.0'])
+def test_other_addresses_are_not_this_machine(port, host):
+    with pytest.raises(ValueError, match='open to others'): page.check_address(host, None)
+    name = f'[{host}]' if ':' in host and '[' not in host else host
+    if host: assert ask(port, '/card', Host=name)[0] == 403
 
 
 def test_the_card_says_what_a_client_has_to_know(port, retriever):

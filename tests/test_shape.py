@@ -2,6 +2,7 @@
 import io
 import json
 import sys
+import unicodedata
 import warnings
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from modit.cli.command import main
 from modit.serving import catalogue
 from modit.serving.catalogue import OneQuery
 from modit.serving.forecast import fit_forecast, forecast
+from modit.serving.lists import printed, read_marks
 from modit.serving.shape import (
     POOL, Shape, contrast, distinct, diverse, moved_by, nearest, query_parts, score_parts, shaped_list,
     split_options, with_feedback)
@@ -110,6 +112,105 @@ def test_a_blank_is_below_and_above_nothing_and_words_with_signs_are_words():
     assert where(other, "tags=['a']").tolist() == [True, False, False]
     with pytest.raises(ValueError, match="half holds 'inf', which is no number"):
         where(other.assign(half=np.inf), 'half<1')
+
+
+ID = 1546130668394913800  # of an account: a double holds 128 of its neighbours as the same number
+ALIKE = [
+    (ID + np.arange(6), {f'={ID + 2}': '001000', f'!={ID + 2}': '110111', f'>={ID + 2}': '001111',
+                         f'>{ID + 2}': '000111', f'<{ID + 2}': '110000', f'<={ID + 2}': '111000',
+                         f'={ID + 2}.0': '001000', f'>{ID + 2}.5': '000111', f'={ID}|{ID + 5}': '100001'}),
+    (np.array([2**63 + 5, 2**63 + 6, 3], np.uint64), {
+        f'={2**63 + 5}': '100', f'>={2**63 + 6}': '010', '=3': '001', '=-1': '000', f'<{2**70}': '111'}),
+    ([-5, 5, 0], {'=-5': '100', '<0': '100', '=-0': '001', '=5.0': '010'}),
+    ([1.5, 2., np.nan], {'=1.50': '100', '=2': '010', '!=2': '101', '=': '001', '>=1.5': '110'}),
+    (['1.50', '2.00', ''], {'=1.5': '100', '=2': '010', '!=2': '101', '=': '001', '>=1.5': '110'}),
+    (['3.1', '3.10', '3.9'], {'=3.1': '100', '=3.10': '010', '!=3.1': '011'}),
+    (['007', '7', '1E2', '100'], {'=7': '0100', '=007': '1000', '=100': '0001', '!=7': '1011'}),
+    ([True, False, True], {'=1': '101', '=true': '101', '=TRUE': '101', '=0': '010', '=no': '010',
+                           '!=1': '010', '>=1': '101', '<1': '010', '=1|0': '111'}),
+    (['True', 'true', 'TRUE', '1', ''], {'=true': '11110', '=1': '11110', '!=True': '00001', '>=1': '11110'}),
+    (['NO', 'SE', '0'], {'=NO': '100', '=0': '001', '=no': '000'}),
+    (['a|b', 'a', 'b', ''], {'=a|b': '1000', '!=a|b': '0111', '=a': '0100', '=b|a': '0110', '=a|': '0101'}),
+    (['caf\u00e9', 'cafe\u0301', 'cafe'], {'=caf\u00e9': '110', '=cafe\u0301': '110', '!=cafe': '110'}),
+    (pd.to_datetime(['2024-05-01 00:00:00', '2024-05-02 10:30:00', '2024-06-01 00:00:00', None]), {
+        '=2024-05-02': '0100', '!=2024-05-02': '1011', '<2024-05-02': '1000', '<=2024-05-02': '1100',
+        '>2024-05-02': '0010', '>=2024-05-02': '0110', '=2024-05': '1100', '>=2024': '1110', '=': '0001',
+        '=2024-05-02 10:30': '0100', '=2024-05-02T12:30+02:00': '0100', '=2024-05-01|2024-06': '1010'}),
+    (pd.to_datetime(['2024-05-01 23:00:00', None, '2024-05-02 01:00:00']).tz_localize('America/New_York'), {
+        '=2024-05-01': '100', '>2024-05-01': '001', '=2024-05-02T03:00Z': '100',
+        '>2024-05-02T03:00Z': '001'}),
+    (pd.to_datetime(['2024-05-01', '2024-05-02', '9999-12-31']).date, {
+        '=2024-05-02': '010', '>2024-05-01': '011'})]
+
+
+@pytest.mark.parametrize('values, asked', ALIKE, ids=lambda x: str(list(x)[0]))
+def test_a_question_has_one_answer_in_memory_in_csv_and_in_parquet(tmp_path, values, asked):
+    table = pd.DataFrame({'c': values})
+    table.to_csv(tmp_path/'table.csv', index=False)
+    tables = [table, pd.read_csv(tmp_path/'table.csv', dtype=str, keep_default_na=False).fillna('')]
+    try: table.to_parquet(tmp_path/'table.parquet')
+    except ImportError: pass
+    else: tables.append(pd.read_parquet(tmp_path/'table.parquet'))
+    for each in tables:
+        found = {text: ''.join('01'[int(met)] for met in where(each, f'c{text}')) for text in asked}
+        assert found == asked
+
+
+def test_numbers_and_columns_are_what_they_are_in_any_form():
+    table = pd.DataFrame({'gr\u00f6\u00dfe': np.float32([.1, .3, 2]), ' whole': [2**70, 2**70 + 1, 5]})
+    for name in ('gr\u00f6\u00dfe', unicodedata.normalize('NFD', 'gr\u00f6\u00dfe')):
+        assert where(table, f'{name}=0.1').tolist() == [True, False, False]
+    assert where(table, f'whole={2**70}').tolist() == [True, False, False]
+    assert where(table, f'whole>{2**70}').tolist() == [False, True, False]
+    for wrong in ('whole>2024-05-02', 'whole<1e999', f'whole<{"9"*400}', 'whole>2024-02-30'):
+        with pytest.raises(ValueError, match='condition') as refusal: where(table, wrong)
+        assert '\n' not in str(refusal.value)
+    assert not where(table, 'whole=1e999').any() and not where(table, 'whole=2024-02-30').any()
+
+
+@pytest.mark.parametrize('seed', SEEDS)
+def test_equal_items_come_by_row_whatever_is_asked(seed):
+    rng = np.random.default_rng(seed)
+    items, query = unit(rng.normal(size=(3000, 48))), unit(rng.normal(size=48))
+    copies = np.sort(rng.choice(3000, 700, replace=False))
+    items[copies] = query if seed % 2 else unit(query + .3*items[0])
+    every, some = np.ones(3000, bool), rng.random(3000) < .5
+    goods = catalogue.make_catalogue(SimpleNamespace(items=items))
+    for kept in (every, some):
+        order = [i for i in ranked(items, query) if kept[i]]
+        for k in (1, 3, 9, 650, 720):
+            for among in (None, OneQuery(items).candidates, OneQuery(items, 1).candidates):
+                assert nearest(items, query, k, kept, among)[1].tolist() == order[:k]
+    none = np.zeros((0, 48), np.float32), np.zeros(0, np.int64)
+    half = HalfRows(items.astype(np.float16))
+    for k in (1, 3, 9, 650, 720):
+        assert goods.nearest(query[None], k, *none)[1].tolist() == ranked(items, query)[:k]
+        found = catalogue.make_catalogue(SimpleNamespace(items=half)).nearest(query[None], k, *none)[1]
+        assert found.tolist() == ranked(half[:], query)[:k]
+    mmr = diverse(items[copies[:200]], items[copies[:200]] @ query, 5, .5)
+    assert mmr.tolist() == list(range(5)) # all alike: the first ones
+
+
+def test_marks_of_equal_items_move_nothing():
+    rng = np.random.default_rng(0)
+    copy = unit(rng.normal(size=64))
+    items = np.repeat(copy[None], 9, axis=0)
+    jitter = unit(items + 1e-6*rng.normal(size=items.shape))
+    for x in (items, jitter):
+        assert not contrast(x, [1, 0, 0, 1, 0, 1, 1, 0, 0]).any()
+        assert not contrast(x, 1e6*np.arange(9)).any()
+    goods = Goods(0)
+    with pytest.warns(UserWarning, match='marked items are equal'):
+        parts = with_feedback(Shape(unlike=['item 7']), goods, goods.items[[7]], dict(seeds=goods.query))
+    assert np.allclose(sum(parts.values()), goods.query, atol=1e-6)
+    with pytest.raises(ValueError, match='cancel out'): moved_by(dict(seeds=copy), feedback=-copy)
+
+
+def test_a_missing_value_is_one_value():
+    items, query, _, _ = drawn(0)
+    shop = pd.Series(np.where(np.arange(len(items)) % 2, 'a', None), dtype=object)
+    found = distinct(items, query, 10, np.ones(len(items), bool), shop, 2)[1]
+    assert len(found) == 4 and sorted(found % 2) == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize('seed', SEEDS)
@@ -455,6 +556,33 @@ def test_the_command_shapes_a_list(open_shop, shop, tmp_path, modit):
     for wrong, said in mistakes.items():
         status, _, last = modit('expand', shop/'model', '--seeds', '-', *wrong, stdin='shoe-3')
         assert status == 2 and said in last and last.startswith('modit: ')
+
+
+def test_a_printed_list_can_be_seeds_and_marks(open_shop, shop, tmp_path, modit):
+    goods = open_shop.catalogue
+    odd = ['pipe 12"', '"', '""', '"a" b', '"a" "b"', ' both ends ', 'a\u0301', '3.0', '1,5', '#x', "'q'"]
+    ids = goods.ids.copy()
+    ids[100:100 + len(odd)] = odd
+    columns = dict(odd=[int(name in odd) for name in ids], note=['say "so"']*len(ids))
+    write_folder(tmp_path/'odd', goods.items, ids, goods.columns.attribute.astype(int), **columns)
+    line = ['expand', tmp_path/'odd', *PLAIN, '--seeds', '-']
+    status, lines, last = modit(*line, '--k', len(odd), '--where', 'odd=1', stdin='\n'.join(ASKED))
+    assert status == 0, last
+    names = [row.split('\t')[0] for row in lines[1:]]
+    bare = {name for name in odd if not name.startswith('"')}
+    assert bare < {*names} and len(names) == len(odd) # these as they are
+    found = Retriever.load(tmp_path/'odd').catalogue
+    assert {*found.ids[found.rows_of(names)]} == {*odd}
+    status, again, last = modit(*line, '--k', 3, stdin='\n'.join(names))
+    assert status == 0 and len(again) == 4, last
+    marked = [f'{lines[0]}\tjudged', *(f'{row}\t{i % 2}' for i, row in enumerate(lines[1:]))]
+    (tmp_path/'marks.tsv').write_text('\n'.join(marked), newline='\n')
+    assert {*read_marks(tmp_path/'marks.tsv')} == {*odd}
+    status, again, last = modit(*line, '--k', 3, '--judged', tmp_path/'marks.tsv', stdin='\n'.join(ASKED))
+    assert status == 0 and len(again) == 4, last
+    table = pd.DataFrame(dict(id=['a\tb', 'c\nd', 'e\rf', '"\t"'], judged='1'))
+    (tmp_path/'tabs.tsv').write_text(printed(table), newline='\n')
+    assert list(read_marks(tmp_path/'tabs.tsv')) == table.id.tolist()
 
 
 @pytest.mark.parametrize('data, said', [

@@ -38,6 +38,7 @@ def _spellings(name):
     text = str(name)
     yield text
     if isinstance(name, float | np.floating) and float(name).is_integer(): yield str(int(name))
+    if isinstance(name, int | np.integer): yield f'{text}.0' # of a table where ids became floats
     if re.fullmatch('"([^"]|"")*"', text.strip()): yield text.strip()[1:-1].replace('""', '"')
 
 # %% ../../nbs/serving/235_names.ipynb #i08c

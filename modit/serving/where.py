@@ -104,7 +104,7 @@ def _is(column, text, word):
     if not _is_plain(column) and _has_codes(text, numbers, wrong): return met
     return met | _against(column, numbers, np.equal, number)
 
-# %% ../../nbs/serving/248_where.ipynb #27bccf6b
+# %% ../../nbs/serving/248_where.ipynb #n12c
 def _equals(column, value): # (n,): is it the value, or else one of the words that | separates
     text = texts(column)
     whole = one_form(value)

@@ -575,3 +575,9 @@ def test_the_command_prints_a_list_that_can_be_piped(loaded, shoes):
     assert [x.split('\t')[0] for x in run.stdout.splitlines()[1:]] == found.id.tolist()
     run = modit('expand', shoes/'model', '--seeds', '-', stdin='boot')
     assert run.returncode == 2 and run.stderr.splitlines()[-1].startswith("modit: seed 'boot'")
+
+
+def test_a_model_that_is_replaced_keeps_its_modes(loaded, copied):
+    for path in copied.iterdir(): path.chmod(0o600)
+    loaded.save(copied)
+    assert {path.stat().st_mode & 0o777 for path in copied.iterdir()} == {0o600}

@@ -109,7 +109,9 @@ def save_bundle(
     try:
         _write_files(part, model)
         files = sorted(part.iterdir(), key=lambda path: path.name != 'config.json') # the config first
-        for path in files: os.replace(path, folder/path.name)
+        for path in files:
+            if (old := folder/path.name).exists(): shutil.copymode(old, path)
+            os.replace(path, old)
     finally: shutil.rmtree(part, ignore_errors=True)
     return folder
 

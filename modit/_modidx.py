@@ -1800,6 +1800,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                               'modit.rounds.single_round': ('rounds.html#single_round', 'modit/rounds.py'),
                               'modit.rounds.validate': ('rounds.html#validate', 'modit/rounds.py'),
                               'modit.rounds.with_warmup': ('rounds.html#with_warmup', 'modit/rounds.py')},
+            'modit.run.ahead': { 'modit.run.ahead._place': ('run/ahead.html#_place', 'modit/run/ahead.py'),
+                                 'modit.run.ahead.draw_ahead': ('run/ahead.html#draw_ahead', 'modit/run/ahead.py')},
             'modit.run.cluster': { 'modit.run.cluster.check_workflow': ('run/cluster.html#check_workflow', 'modit/run/cluster.py'),
                                    'modit.run.cluster.limit_met': ('run/cluster.html#limit_met', 'modit/run/cluster.py'),
                                    'modit.run.cluster.slurm_resources': ('run/cluster.html#slurm_resources', 'modit/run/cluster.py')},

@@ -29,6 +29,7 @@ from ..ordering import Corpus, prepare_corpus
 from ..preference import is_guided
 from ..pretrain import pretrain
 from ..rounds import Run, hppo
+from .ahead import draw_ahead
 from .shards import labeller
 from .stages import STAGES, check_stage, stage_path
 from ..settings import Settings
@@ -97,7 +98,7 @@ def _make_pretrained(s, stage, domain, path): # domain None, shared by all
     if not s.folders: draw = synthetic_sessions(s)
     else:
         draw = mixed_sessions([get_corpus(s, d) for d in s.domains], s, [raw_sessions(x) for x in s.folders])
-    model, losses = pretrain(draw, s, work_folder(path))
+    model, losses = pretrain(draw_ahead(draw, s), s, work_folder(path))
     save_model(path, model, losses=losses)
 
 # %% ../../nbs/run/220_pipeline.ipynb #c025

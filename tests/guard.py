@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import psutil
@@ -23,10 +24,15 @@ def begin():
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     pipe = None if 'PYTEST_XDIST_WORKER' in os.environ else watched()
+    by_main = True
+    def forks():
+        nonlocal by_main
+        by_main = threading.current_thread() is threading.main_thread()
     def forked():
         if pipe is not None: os.close(pipe)
-        end_with_parent(signal.SIGKILL)
-    os.register_at_fork(after_in_child=forked)
+        # Linux ends a fork with the thread that made it, and the thread of a pool ends before its forks do
+        if by_main: end_with_parent(signal.SIGKILL)
+    os.register_at_fork(before=forks, after_in_child=forked)
     if 'MAKELEVEL' in os.environ and pipe is not None: end_with_parent(signal.SIGTERM)  # make, or its shell
 
 

@@ -275,7 +275,7 @@ def test_a_number_of_the_readme_is_what_the_scores_give(facts):
 
 NAMES = re.compile(r'arXiv \d+\.\d+|Slurm \d+\.\d+|'
                    r'\[\d+(?:_\w+)?\]|`[^`]*`|Python 3\.\d+|95%|Apache-2\.0|first 50'
-                   r'|\(0, 1 or a score\)|\bD[1-4]\b|AVX-512')
+                   r'|\(0, 1 or a score\)|\bD[1-4]\b|AVX-512|AVX2')
 
 
 def test_no_number_of_the_readme_is_untested():

@@ -46,7 +46,7 @@ _HOME = dict( # name: the module that defines it
     load_settings='settings', synthetic_domain='data.synth', synthetic_sessions='data.synth',
     prepare_corpus='ordering',
     pretrain='pretrain', continue_pretraining='cpt', finetune='sft',
-    labelled_pool='candidates', hppo='rounds', VARIANTS='variants',
+    labelled_pool='candidates', hppo='rounds', VARIANTS='variants', direct_rewards='direct',
     sample_cases='evaluation', average_pool='evaluation', serve='evaluation',
     score_cases='evaluation', evaluate='evaluation',
     write_folder='data.folder', write_table='data.folder', own_domain='data.scorer',

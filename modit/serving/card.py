@@ -54,17 +54,18 @@ def _interval_row(cell, method, rival, metric):
 _RIVALS = ('average', 'classifier', 'untrained')
 
 def metrics_of(
-    cases, # DataFrame: split, case, pattern, method, attr, same, joint
+    cases, # DataFrame: split, case, pattern, method, attr, same, joint, and unseen where it is known
 ) -> list: # of rows
     "Means of every method, and what the last one has over each rival: split and `_interval_row`."
     rows = []
+    metrics = [x for x in (*_METRICS, 'unseen') if x in cases]
     methods = list(cases.method.unique())
     pairs = [(name, None) for name in methods]
     pairs += [(methods[-1], rival) for rival in _RIVALS if rival in methods[:-1]]
     for split, part in cases.groupby('split', sort=False):
-        cell = part.pivot(index=['case', 'pattern'], columns='method', values=list(_METRICS))
+        cell = part.pivot(index=['case', 'pattern'], columns='method', values=metrics)
         for pair in pairs:
-            rows += [dict(split=split) | _interval_row(cell, *pair, metric) for metric in _METRICS]
+            rows += [dict(split=split) | _interval_row(cell, *pair, metric) for metric in metrics]
     return rows
 
 # %% ../../nbs/serving/245_card.ipynb #k007
@@ -76,7 +77,7 @@ def _percent(r):
 
 def metrics_table(
     rows, # of `metrics_of`
-) -> pd.DataFrame: # split, what, attr, same, joint, over: text
+) -> pd.DataFrame: # split, what, attr, same, joint, unseen if it is known, over: text
     "Metrics with their intervals in percent, and over which cases."
     cells = {}
     for r in pd.DataFrame(rows).itertuples():
@@ -84,7 +85,8 @@ def metrics_table(
         line[r.metric] = _percent(r)
         over = f'{r.cases} cases of {in_patterns(r.patterns, _KIND[r.split])}'
         line['over'] = over + (': no interval' if pd.isna(r.low) else '')
-    return pd.DataFrame(list(cells.values()))[['split', 'what', *_METRICS, 'over']]
+    table = pd.DataFrame(list(cells.values()))
+    return table[['split', 'what', *table.columns[2:].drop('over'), 'over']]
 
 # %% ../../nbs/serving/245_card.ipynb #k010
 _ROWS = dict(average="the seeds' mean", classifier='its neighbours, sorted by a classifier',
@@ -130,7 +132,10 @@ def _verdict(split, rows, chosen):
     joint = rows[rows.metric == 'joint']
     gains = ', '.join(f'{_percent(r)} against `{r.what.partition(" - ")[2]}`' for r in joint.itertuples())
     if n < FEW: return f'{where} there are too few kinds to judge. Points of Joint: {gains}.'
-    pays = 'training pays' if (joint.low > 0).all() else 'training does not pay'
+    ahead = {metric: (part.low > 0).all() for metric, part in rows.groupby('metric')}
+    pays = 'training pays' if ahead['joint'] and ahead.get('unseen', True) else 'training does not pay'
+    rote = ahead['joint'] and not ahead.get('unseen', True)
+    if rote: pays += ', being ahead only among items whose labels it used'
     worse = rows[(rows.metric == 'same') & (rows.high < 0)]
     lost = [what.partition(' - ')[2] for what in worse.what]
     same = f'; Same is significantly below that of {" and ".join(lost)}' if len(lost) else ''
@@ -152,8 +157,11 @@ def gain_words(
 ) -> str:
     "What is gained over averaging on test cases, in points of Joint, on trained kinds and on new ones."
     rows = pd.DataFrame(about['metrics'])
-    rows = rows[(rows.what == 'served - average') & (rows.metric == 'joint')].itertuples()
-    gains = [f'{_percent(r)} {_WHERE[r.split].lower()} ({in_patterns(r.patterns)})' for r in rows]
+    rows = rows[rows.what == 'served - average']
+    held = rows[(rows.metric == 'unseen') & (rows.split == 'item')] # on new kinds all items are held out
+    unseen = {r.split: f'; {_percent(r)} counted over unseen items' for r in held.itertuples()}
+    gains = [f'{_percent(r)} {_WHERE[r.split].lower()} ({in_patterns(r.patterns)}{unseen.get(r.split, "")})'
+             for r in rows[rows.metric == 'joint'].itertuples()]
     return f'gained over averaging, in points of Joint on test cases: {", ".join(gains)}'
 
 # %% ../../nbs/serving/245_card.ipynb #n002
@@ -198,6 +206,7 @@ def table_notes(
 ) -> list:      # of lines
     "What the rows are, which are equal, and what to do where there is no interval."
     known = [f'{name}: {words}' for name, words in _ROWS.items() if name in set(table.what)]
+    if 'unseen' in table: known.append('column unseen: Joint counted over held-out items alone')
     lines = [f'lists of {s.k} items; ' + '; '.join(known)]
     advice = dict(item=seen_words(s), pattern=held_out_words(s, s.domains[0]))
     for split, part in table[table.what.isin(_ROWS)].groupby('split', sort=False):

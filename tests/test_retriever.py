@@ -19,11 +19,12 @@ import torch
 from huggingface_hub import ModelCard
 
 from conftest import ROOT, environment
+from modit.anchored import anchored
 from modit.evaluation import case_noise
 from modit.data.folder import write_folder
 from modit.retrieval import VectorIndex
 from modit.run.pipeline import get_corpus
-from modit.serving.bundle import _config_hash, free_for_model, settings_alone
+from modit.serving.bundle import BACKBONES, _config_hash, free_for_model, settings_alone
 from modit.serving.card import markdown_table
 from modit.serving.fit import evaluate, fit
 from modit.serving.lists import answer_line
@@ -52,7 +53,7 @@ def shoes(tmp_path_factory):
     home = tmp_path_factory.mktemp('home')
     with pytest.MonkeyPatch.context() as m:
         m.setenv('MODIT_RUNS', str(home/'runs'))
-        fit(write_shoes(home/'shoes'), 'smoke', **TINY)
+        fit(write_shoes(home/'shoes'), 'smoke')
         yield home/'shoes'
 
 
@@ -326,6 +327,11 @@ def test_no_function_named_in_a_config_is_followed(copied, shoes, tmp_path, monk
     found = Retriever.load(copied, shoes)
     found.expand(['shoe 1'], 3)
     assert found.settings.index == 'flat' and not found.settings.scorers and not (tmp_path/'ran').exists()
+    for word in ('evil:run', 'modit.anchored:anchored', 'modit.cli.command:main', 'os:system'):
+        rewritten(copied, settings=settings | dict(backbone=word))
+        with pytest.raises(ValueError, match='backbone .* is not of this'): Retriever.load(copied, shoes)
+    assert not (tmp_path/'ran').exists()
+    assert set(BACKBONES) == {s.backbone for s in (load_settings('smoke'), anchored(load_settings('smoke')))}
     s = load_settings('smoke')
     assert settings_alone(settings_alone(s, 'D3'), 'D3') == settings_alone(s, 'D3')
 
@@ -452,11 +458,10 @@ def test_a_folder_with_other_things_is_left_alone(loaded, tmp_path):
     assert free_for_model(tmp_path/'new') == tmp_path/'new'
 
 
-def test_a_fit_that_is_killed_ends_with_the_same_bytes(shoes, tmp_path):
+def test_a_fit_that_is_killed_ends_with_the_same_bytes(tmp_path, monkeypatch):
     folder, store = write_shoes(tmp_path/'shoes'), dict(MODIT_RUNS=str(tmp_path/'runs'))
-    overrides = json.dumps(TINY)
-    argv = [sys.executable, '-c', COMMAND, 'fit', str(folder)]
-    argv += ['--profile', 'smoke', '--overrides', overrides]
+    argv = [sys.executable, '-c', COMMAND, 'fit', str(folder), '--variant', 'adaptive']
+    argv += ['--profile', 'smoke', '--overrides', json.dumps(TINY)]
     log = tmp_path/'log'
     stops = ('checkpoint.safetensors', signal.SIGINT), ('adaptive-', signal.SIGKILL), (None, None)
     for sign, stop in stops: # stopped when such a file is there
@@ -469,14 +474,15 @@ def test_a_fit_that_is_killed_ends_with_the_same_bytes(shoes, tmp_path):
             said = 'modit: stopped; the same command resumes it'
             assert run.returncode == 130 and log.read_text().splitlines()[-1] == said
     assert run.returncode == 0, log.read_text()[-2000:]
-    assert contents(folder/'model') == contents(shoes/'model')
+    monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'others'))
+    fit(folder, 'smoke', 'adaptive', tmp_path/'again', **TINY)
+    assert contents(folder/'model') == contents(tmp_path/'again'/'shoes')
 
 
 @pytest.mark.slow
 def test_two_fits_of_one_folder_take_turns(shoes, tmp_path):
     folder, store = write_shoes(tmp_path/'shoes'), dict(MODIT_RUNS=str(tmp_path/'runs'))
     argv = [sys.executable, '-c', COMMAND, 'fit', folder, '--profile', 'smoke']
-    argv += ['--overrides', json.dumps(TINY)]
     words = dict(cwd=ROOT, env=environment(ROOT) | store, text=True)
     both = [subprocess.Popen(argv, stdout=-1, stderr=-1, **words) for _ in range(2)]
     said = [run.communicate()[1] for run in both]
@@ -525,7 +531,8 @@ def test_evaluation_refuses_other_labels_and_other_splits(shoes, tmp_path):
 
 @pytest.mark.parametrize('more, said', [
     (dict(stage='sfft'), "variant 'sfft' is unknown"),
-    (dict(stage='corpus'), 'use sft, '), (dict(pretrain_step=3), 'did you mean pretrain_steps'),
+    (dict(stage='corpus'), 'use alone, direct, sft, '), (dict(stage='sft', backbone='a:b'), 'not of this'),
+    (dict(backbone='a:b'), 'not of this package'), (dict(pretrain_step=3), 'did you mean pretrain_steps'),
     (dict(profile='tiny'), 'unknown profile'), (dict(to='.'), None)])
 def test_a_fit_is_refused_before_it_trains(shoes, tmp_path, monkeypatch, more, said):
     monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'runs'))

@@ -1,11 +1,14 @@
 """Labels on demand: only what is needed is asked for, once, and nothing that was paid for is lost."""
+import math
 import resource
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import types
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +20,7 @@ from modit.density import fit_predictor, predict_density, recall_density
 from modit.evaluation import average_pool, sample_cases, score_cases
 from modit.data.folder import problems, read_folder, write_folder
 from modit.serving.check import check_folder
+from modit.serving.fit import fit
 from modit.serving.proposal import settings_of
 from modit.ordering import prepare_corpus
 from modit.patterns import ROLES
@@ -264,6 +268,41 @@ def test_a_run_with_some_labels_on_disk_ends_as_one_without(partly, tmp_path, mo
     monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'others'))
     assert pipeline.make_stage(s, 'off_policy', 'mine').read_bytes() == first
     assert len(ASKED) == paid # a second run pays nothing
+
+
+def test_a_fit_whose_scorer_fails_goes_on_and_buys_no_label_twice(partly, tmp_path, monkeypatch, capsys):
+    folder, _ = partly
+    left = [math.inf] # items that are scored before the service is down
+    def shaky(ids):
+        if left[0] < len(ids): raise ConnectionError('the line is down')
+        left[0] -= len(ids)
+        return truth(ids)
+    service = Service(shaky, batch=40, tries=2, pause=0)
+    monkeypatch.setitem(sys.modules, 'my_scorers', types.SimpleNamespace(shaky=service))
+    monkeypatch.setattr('modit.serving.fit._prospects', lambda *given: []) # which buys many labels before
+    words = dict(scorers=['my_scorers:shaky'], anchors=20)
+    whole = Path(shutil.copytree(folder, tmp_path/'whole'/'mine'))
+    with monkeypatch.context() as m:
+        m.setenv('MODIT_RUNS', str(tmp_path/'others'))
+        fit(whole, 'smoke', **words)
+    bought = len(ASKED)
+    ASKED.clear()
+    stopped = []
+    for _ in range(20):
+        left[0] = 100
+        before = len(ASKED)
+        capsys.readouterr()
+        try: fit(folder, 'smoke', **words)
+        except ValueError as e:
+            line = str(e)
+            assert 'scorer my_scorers:shaky failed 2 times' in line and '\n' not in line
+            assert f'{len(ASKED)} scores are kept' in line and len(ASKED) > before
+            stopped.append(capsys.readouterr().out.splitlines()[-1])
+        else: break
+    assert '[2/2] alone mine: start' in stopped, 'it fails in training too'
+    assert len(ASKED) == len(set(ASKED)) == bought < N/4
+    same = [(x/'model'/'model.safetensors').read_bytes() for x in (folder, whole)]
+    assert same[0] == same[1], 'the policy is that of a service that never fails'
 
 
 def build(items): # an index of one's own, in NumPy

@@ -21,7 +21,7 @@ from modit.serving import rivals
 from modit.serving.card import held_out_words, seen_words, table_notes
 from modit.serving.catalogue import OneQuery, make_catalogue
 from modit.serving.fit import evaluate, fit
-from modit.serving.proposal import settings_of
+from modit.serving.proposal import FEW, settings_of
 from modit.serving.retriever import Retriever
 from modit.settings import load_settings
 
@@ -36,6 +36,13 @@ def unit(x): return x/np.linalg.norm(x, axis=-1, keepdims=True)
 def corpus():
     s = load_settings('smoke')
     return prepare_corpus(make_domain(make_world(s), 'D2', s), s)
+
+
+@pytest.fixture(scope='module')
+def several():
+    "Settings and corpus of a domain of which several trained kinds validate."
+    s = load_settings('smoke', valid_patterns=.6)
+    return s, prepare_corpus(make_domain(make_world(s), 'D2', s), s)
 
 
 @pytest.fixture(scope='module')
@@ -130,17 +137,19 @@ def test_the_chosen_move_is_the_best_on_offer(corpus):
         assert trained.all() if split == 'item' else not trained.any()
 
 
-def test_a_policy_has_no_share_where_few_new_kinds_validate(corpus, monkeypatch):
-    s = load_settings('smoke')
-    def by_share(corpus, cases, parts, offers, k): # the policy is best
+def test_a_policy_has_no_share_where_few_kinds_validate(several, monkeypatch):
+    s, corpus = several
+    def by_share(corpus, cases, parts, offers, k, counted=None): # the policy is best
         return np.repeat(offers.share.to_numpy()[None], len(cases), 0)
     monkeypatch.setattr(rivals, 'parts_of', lambda *given: {})
     monkeypatch.setattr(rivals, 'joint_of_moves', by_share)
-    new = len(set(rivals.validation_cases(corpus, s)['pattern'].pattern))
-    for few, share in ((new + 1, 0.), (new, 1.)):
+    kinds = {split: len(set(x.pattern)) for split, x in rivals.validation_cases(corpus, s).items()}
+    assert min(kinds.values()) > 1 # an interval needs two
+    for few in {n + more for n in kinds.values() for more in (0, 1)}:
         monkeypatch.setattr(rivals, 'FEW', few)
         served = rivals.choose_moves(corpus, s, object())['served']
-        assert served['item']['share'] == 1. and served['pattern']['share'] == share
+        assert {split: row['share'] == 1. for split, row in served.items()} == {
+            split: n >= few for split, n in kinds.items()}
 
 
 
@@ -149,7 +158,7 @@ def test_a_policy_has_no_share_where_its_lead_is_noise(corpus, monkeypatch):
     monkeypatch.setattr(rivals, 'parts_of', lambda *given: {})
     monkeypatch.setattr(rivals, 'FEW', 2)
     for lead, share in ((.02, 0.), (20., 1.)):
-        def by_share(corpus, cases, parts, offers, k, lead=lead):
+        def by_share(corpus, cases, parts, offers, k, counted=None, lead=lead):
             side = (-1.)**np.unique(cases.pattern, return_inverse=True)[1] # for one kind, against the next
             return (lead + side[:, None])*offers.share.to_numpy()
         monkeypatch.setattr(rivals, 'joint_of_moves', by_share)
@@ -157,6 +166,38 @@ def test_a_policy_has_no_share_where_its_lead_is_noise(corpus, monkeypatch):
         kinds = {split: len(set(x.pattern)) for split, x in rivals.validation_cases(corpus, s).items()}
         judged = [split for split, n in kinds.items() if n >= rivals.FEW]
         assert judged and {served[split]['share'] for split in judged} == {share}, kinds
+
+
+def test_a_policy_has_no_share_for_labels_that_it_knows_by_heart(several, monkeypatch):
+    s, corpus = several
+    monkeypatch.setattr(rivals, 'parts_of', lambda *given: {})
+    monkeypatch.setattr(rivals, 'FEW', 2)
+    held = rivals.unseen_items(corpus)
+    cases = [sample_cases(corpus, split, 40, s) for split in ('item', 'pattern', 'valid')]
+    assert all(held[x.sequence].all() for x in cases) and not held[corpus.role == 0].any()
+    for learned in (False, True):
+        def grid(corpus, cases, parts, offers, k, counted=None, learned=learned):
+            ahead = offers.share.to_numpy()*(counted is None or learned)
+            return np.repeat(ahead[None], len(cases), 0)
+        monkeypatch.setattr(rivals, 'joint_of_moves', grid)
+        served = rivals.choose_moves(corpus, s, object())['served']
+        assert {row['share'] for row in served.values()} == {float(learned)}
+
+
+def test_noise_learned_by_heart_is_not_served(tmp_path, monkeypatch):
+    monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'runs'))
+    rng = np.random.default_rng(0)
+    kinds = unit(rng.normal(size=(40, 32)))
+    kind = rng.integers(40, size=6000)
+    items = unit(kinds[kind] + rng.normal(size=(6000, 32))/32**.5)
+    write_folder(tmp_path/'coins', items, range(6000), rng.random(6000) < .25, pattern=kind.astype(str))
+    words = dict(direct_steps=60, direct_checkpoints=[], anchored_lr=3e-3, valid_patterns=.5)
+    model, = fit(tmp_path/'coins', 'smoke', **words)
+    moves = model.about['moves']
+    lead = moves['policy']['item']['joint'] - moves['average']['item']['joint']
+    assert lead > .02 and moves['served']['item']['patterns'] >= FEW, 'the policy is ahead in Joint'
+    assert moves['served']['item']['share'] == moves['served']['pattern']['share'] == 0
+
 
 def test_the_classifier_sorts_the_averages_neighbours(corpus):
     s = load_settings('smoke')
@@ -410,8 +451,8 @@ def test_the_card_says_how_the_forecast_did_on_test_cases(tmp_path, monkeypatch)
     many = dict(clusters=[12], valid_clusters=[5], heldout_clusters=[2], heldout_positives=16, k=20)
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
-        model, = fit(tmp_path/'shoes', 'smoke', **many, **TINY)
-    s = settings_of(tmp_path/'shoes', 'smoke', **many, **TINY)
+        model, = fit(tmp_path/'shoes', 'smoke', **many)
+    s = settings_of(tmp_path/'shoes', 'smoke', **many)
     corpus = get_corpus(s, 'shoes')
     for split in ('item', 'pattern'):
         cases = sample_cases(corpus, split, 100, s)
@@ -436,7 +477,7 @@ def test_the_card_says_how_the_forecast_did_on_test_cases(tmp_path, monkeypatch)
 
 
 def test_fit_says_before_and_after_whether_training_pays(shoes, tmp_path, capsys):
-    model, = fit(shoes, 'smoke', to=tmp_path, **TINY)
+    model, = fit(shoes, 'smoke', 'adaptive', tmp_path, **TINY)
     lines = capsys.readouterr().out.splitlines()
     before = [i for i, line in enumerate(lines) if 'without training' in line and 'target' in line]
     begins = [i for i, line in enumerate(lines) if 'pretrained: start' in line]

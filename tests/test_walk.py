@@ -68,8 +68,9 @@ def test_reading_a_folder_goes_hardly_ever_back(shoes):
     assert returns(again) <= 4 and 'modit.data.trouble' not in {b for _, b in again}, 'it is checked once'
 
 
-def test_fit_walks_downhill(shoes, capsys):
-    seen = calls(fit, shoes, 'smoke', **TINY)
+@pytest.mark.parametrize('stage', ['alone', 'adaptive'])
+def test_fit_walks_downhill(shoes, capsys, stage):
+    seen = calls(fit, shoes, 'smoke', stage, **TINY)
     rooms = ('modit.data.', 'modit.serving.')
     climbs = {(a, b) for a, b in seen if a.startswith(rooms) and NUMBER[b] > NUMBER[a]}
     assert not climbs, f'from a lower page to a higher one: {climbs}'

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['in_patterns', 'in_cases', 'metrics_of', 'metrics_table', 'moves_table', 'markdown_table', 'verdict_words',
-           'moves_words', 'held_out_words', 'seen_words', 'copies_words', 'table_notes', 'forecast_table',
+           'gain_words', 'moves_words', 'held_out_words', 'seen_words', 'copies_words', 'table_notes', 'forecast_table',
            'feedback_words', 'model_card']
 
 # %% ../../nbs/serving/245_card.ipynb #k002
@@ -57,17 +57,18 @@ def _interval_row(cell, method, rival, metric):
 _RIVALS = ('average', 'classifier', 'untrained')
 
 def metrics_of(
-    cases, # DataFrame: split, case, pattern, method, attr, same, joint
+    cases, # DataFrame: split, case, pattern, method, attr, same, joint, and unseen where it is known
 ) -> list: # of rows
     "Means of every method, and what the last one has over each rival: split and `_interval_row`."
     rows = []
+    metrics = [x for x in (*_METRICS, 'unseen') if x in cases]
     methods = list(cases.method.unique())
     pairs = [(name, None) for name in methods]
     pairs += [(methods[-1], rival) for rival in _RIVALS if rival in methods[:-1]]
     for split, part in cases.groupby('split', sort=False):
-        cell = part.pivot(index=['case', 'pattern'], columns='method', values=list(_METRICS))
+        cell = part.pivot(index=['case', 'pattern'], columns='method', values=metrics)
         for pair in pairs:
-            rows += [dict(split=split) | _interval_row(cell, *pair, metric) for metric in _METRICS]
+            rows += [dict(split=split) | _interval_row(cell, *pair, metric) for metric in metrics]
     return rows
 
 # %% ../../nbs/serving/245_card.ipynb #k007
@@ -79,7 +80,7 @@ def _percent(r):
 
 def metrics_table(
     rows, # of `metrics_of`
-) -> pd.DataFrame: # split, what, attr, same, joint, over: text
+) -> pd.DataFrame: # split, what, attr, same, joint, unseen if it is known, over: text
     "Metrics with their intervals in percent, and over which cases."
     cells = {}
     for r in pd.DataFrame(rows).itertuples():
@@ -87,18 +88,27 @@ def metrics_table(
         line[r.metric] = _percent(r)
         over = f'{r.cases} cases of {in_patterns(r.patterns, _KIND[r.split])}'
         line['over'] = over + (': no interval' if pd.isna(r.low) else '')
-    return pd.DataFrame(list(cells.values()))[['split', 'what', *_METRICS, 'over']]
+    table = pd.DataFrame(list(cells.values()))
+    return table[['split', 'what', *table.columns[2:].drop('over'), 'over']]
 
 # %% ../../nbs/serving/245_card.ipynb #k010
+_ROWS = dict(average="the seeds' mean", classifier='its neighbours, sorted by a classifier',
+             untrained='the mean, moved, without a model', policy="the model's query alone",
+             served='what expand answers with', asked='what it answers with your share, step or own')
+
 def moves_table(
-    moves, # of `choose_moves`
+    moves,      # of `choose_moves`
+    classifier, # of `choose_depth`
 ) -> pd.DataFrame: # of text
-    "What validation chose for each split, with the policy and without."
-    rows = [dict(split=split, what=way) | row for way, part in moves.items() for split, row in part.items()]
-    table = pd.DataFrame(rows).sort_values('split', kind='stable')
+    "What validation decided between for each split, and what it chose."
+    ways = moves | dict(classifier=classifier)
+    rows = [dict(split=split, what=way) | ways[way][split]
+            for split in ways['served'] for way in _ROWS if way in ways]
+    table = pd.DataFrame(rows)
     over = [in_patterns(int(n)) for n in table.patterns]
     shown = {'validation Joint': [f'{100*x:.1f}' for x in table.joint], 'over': over}
-    for name in ('share', 'step', 'own'): table[name] = [f'{x:g}' for x in table[name]]
+    for name in ('share', 'step', 'own', 'depth'):
+        table[name] = ['' if pd.isna(x) else f'{x:g}' for x in table[name]]
     return table.drop(columns=['joint', 'patterns']).assign(**shown)
 
 # %% ../../nbs/serving/245_card.ipynb #k010b
@@ -112,20 +122,23 @@ def markdown_table(
 # %% ../../nbs/serving/245_card.ipynb #k013
 _WHERE = dict(item='On kinds seen in training', pattern='On new kinds')
 
-def _left_out(split, n, patterns): # why a policy has no share: n patterns in tests, some in validation
+def _left_out(n, patterns): # why a policy has no share: n patterns in tests, some in validation
     few = f'validation has only {in_patterns(patterns)}, too few kinds to judge the policy'
     why = f'{"" if n < FEW else "training does not pay: "}validation left the policy out'
-    return f'{few if split == "pattern" and patterns < FEW else why}, and `untrained` is served'
+    return f'{few if patterns < FEW else why}, and `untrained` is served'
 
 def _verdict(split, rows, chosen):
     "A sentence about a split: what is served against its rivals (rows of Joint and of Same)."
     n = int(rows.patterns.iloc[0])
     where = f'{_WHERE[split]} ({in_patterns(n)})'
-    if chosen['share'] == 0: return f'{where} {_left_out(split, n, int(chosen["patterns"]))}.'
+    if chosen['share'] == 0: return f'{where} {_left_out(n, int(chosen["patterns"]))}.'
     joint = rows[rows.metric == 'joint']
     gains = ', '.join(f'{_percent(r)} against `{r.what.partition(" - ")[2]}`' for r in joint.itertuples())
     if n < FEW: return f'{where} there are too few kinds to judge. Points of Joint: {gains}.'
-    pays = 'training pays' if (joint.low > 0).all() else 'training does not pay'
+    ahead = {metric: (part.low > 0).all() for metric, part in rows.groupby('metric')}
+    pays = 'training pays' if ahead['joint'] and ahead.get('unseen', True) else 'training does not pay'
+    rote = ahead['joint'] and not ahead.get('unseen', True)
+    if rote: pays += ', being ahead only among items whose labels it used'
     worse = rows[(rows.metric == 'same') & (rows.high < 0)]
     lost = [what.partition(' - ')[2] for what in worse.what]
     same = f'; Same is significantly below that of {" and ".join(lost)}' if len(lost) else ''
@@ -140,6 +153,19 @@ def verdict_words(
     rows = rows[rows.what.str.contains(' - ')]
     served = about['moves']['served']
     return ' '.join(_verdict(split, part, served[split]) for split, part in rows.groupby('split', sort=False))
+
+# %% ../../nbs/serving/245_card.ipynb #k015c
+def gain_words(
+    about, # metrics of a model
+) -> str:
+    "What is gained over averaging on test cases, in points of Joint, on trained kinds and on new ones."
+    rows = pd.DataFrame(about['metrics'])
+    rows = rows[rows.what == 'served - average']
+    held = rows[(rows.metric == 'unseen') & (rows.split == 'item')] # on new kinds all items are held out
+    unseen = {r.split: f'; {_percent(r)} counted over unseen items' for r in held.itertuples()}
+    gains = [f'{_percent(r)} {_WHERE[r.split].lower()} ({in_patterns(r.patterns)}{unseen.get(r.split, "")})'
+             for r in rows[rows.metric == 'joint'].itertuples()]
+    return f'gained over averaging, in points of Joint on test cases: {", ".join(gains)}'
 
 # %% ../../nbs/serving/245_card.ipynb #n002
 def moves_words(
@@ -191,10 +217,6 @@ def copies_words(
             'so scores are too high; keep one of each')
 
 # %% ../../nbs/serving/245_card.ipynb #n008
-_ROWS = dict(average="the seeds' mean", classifier='its neighbours, sorted by a classifier',
-             untrained='the mean, moved, without a model', policy="the model's query alone",
-             served='what expand answers with', asked='what it answers with your share, step or own')
-
 def table_notes(
     table,      # of `metrics_table`
     depths,     # split -> neighbours that the classifier sorts
@@ -202,6 +224,7 @@ def table_notes(
 ) -> list:      # of lines
     "What the rows are, which are equal, and what to do where there is no interval."
     known = [f'{name}: {words}' for name, words in _ROWS.items() if name in set(table.what)]
+    if 'unseen' in table: known.append('column unseen: Joint counted over held-out items alone')
     lines = [f'lists of {s.k} items; ' + '; '.join(known)]
     advice = dict(item=seen_words(s), pattern=held_out_words(s, s.domains[0]))
     for split, part in table[table.what.isin(_ROWS)].groupby('split', sort=False):
@@ -236,16 +259,20 @@ def feedback_words(
     return ', '.join(f'{_WHERE[split].lower()} {words(row)}' for split, row in feedback.items())
 
 # %% ../../nbs/serving/245_card.ipynb #k017
+def _labels_words(n): # different items, None where they were not counted
+    return '' if n is None else f'Training asked for the labels of {n:,} different items. '
+
 def model_card(
     s:Settings, # of its domain alone
-    about,      # what is known of the model: data, moves, metrics and depths among it
+    about,      # what is known of the model: data, moves, classifier and metrics among it
 ) -> str:
     "README.md of a model's folder."
     facts = about['data'] | dict(
         name=s.domains[0], stage=about['stage'], items=about['items'], dim=s.dim, k=s.k, m=s.prefix_len,
         profile=s.profile, seed=s.seed, company=', '.join(about['data']['company']) or 'no other domain',
-        moves=markdown_table(moves_table(about['moves'])), verdict=verdict_words(about),
-        depths=' and '.join(f'{n} ({split})' for split, n in about['depths'].items()),
+        moves=markdown_table(moves_table(about['moves'], about['classifier'])), gain=gain_words(about),
+        verdict=verdict_words(about), labels=_labels_words(about['data']['labels']),
+        depths=' and '.join(f'{row["depth"]} ({split})' for split, row in about['classifier'].items()),
         table=markdown_table(metrics_table(about['metrics'])), feedback=feedback_words(about['feedback']),
         forecast=markdown_table(forecast_table(about['forecast_test'])))
     return (resources.files('modit.serving')/'card.md').read_text().format(**facts)

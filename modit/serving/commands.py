@@ -72,10 +72,10 @@ def _check(
 # %% ../../nbs/serving/271_commands.ipynb #c027
 def _fit(
     folder:_Folders, profile:Profile='mini',
-    variant:str='adaptive', # of the last stage, or sft
+    variant:str='alone', # direct rewards; direct: from SFT; sft; or a variant of HPPO, such as adaptive
     overrides:Overrides='{}',
 ):
-    "train on folders of embeddings, all four stages, and save a model for each"
+    "train on folders of embeddings, and save a model for each"
     load_settings(profile)
     from modit.serving.fit import fit
     fit(folder, profile, variant, **read_json('--overrides', overrides))

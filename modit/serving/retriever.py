@@ -249,7 +249,7 @@ def load(
 
     >>> shoes = modit.Retriever.load('shoes/model') # its items: those of the folder above
     >>> shoes.about['stage']
-    'sft'
+    'alone'
     """
     bare = Path(folder, 'embeddings.npy').exists()
     inside = Path(folder, 'model')

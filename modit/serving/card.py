@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['in_patterns', 'in_cases', 'metrics_of', 'metrics_table', 'moves_table', 'markdown_table', 'verdict_words',
-           'gain_words', 'moves_words', 'held_out_words', 'seen_words', 'copies_words', 'table_notes', 'forecast_table',
+           'gain_words', 'moves_words', 'held_out_words', 'seen_words', 'table_notes', 'forecast_table',
            'feedback_words', 'model_card']
 
 # %% ../../nbs/serving/245_card.ipynb #k002
@@ -15,11 +15,8 @@ import pandas as pd
 
 from ..data.folder import FACTS
 from ..report.stats import cluster_interval
-from ..retrieval import search
 from .proposal import FEW
 from ..settings import Settings
-from ..sphere import normalize
-from ..store import stream
 
 # %% ../../nbs/serving/245_card.ipynb #c008
 def in_patterns(n, kind=''): return f'{n} {kind} pattern{"" if n == 1 else "s"}'.replace('  ', ' ')
@@ -200,21 +197,6 @@ def seen_words(
     return (f'too few trained kinds: an interval needs {FEW}, each with {s.seq_len} held-out positives; '
             f'label more, lower train_positives in {FACTS} (now {s.train_positives}), or raise heldout_items '
             f'(now {s.heldout_items:g}) by --overrides of modit fit')
-
-# %% ../../nbs/serving/245_card.ipynb #n06w
-def copies_words(
-    corpus,     # Corpus
-    s:Settings, # seed
-    most=2000,  # items that are compared with all others
-) -> str:       # empty where none is a copy
-    "How many items have the vector of another item, and what that does to scores."
-    rows = stream(s.seed, 'copies', corpus.name).permutation(len(corpus.items))[:most]
-    other = search(corpus.index, corpus.items[rows], 1, exclude=rows[:, None])[:, 0]
-    pairs = [normalize(corpus.items[ids].astype(np.float64)) for ids in (rows, other)]
-    n = int(((pairs[0]*pairs[1]).sum(1) > 1 - 1e-6).sum()) # as page catalogue tells that two items are one
-    if not n: return ''
-    return (f'{n:,} of {len(rows):,} items are copies of another item: copies of the seeds count as found, '
-            'so scores are too high; keep one of each')
 
 # %% ../../nbs/serving/245_card.ipynb #n008
 def table_notes(

@@ -19,8 +19,8 @@ from ..density import recall_density, validate_predictor
 from ..evaluation import average_pool, sample_cases, score_cases
 from ..ordering import centroid, prepare_corpus, trained_patterns
 from ..patterns import ROLES
-from .card import copies_words, held_out_words, in_cases, in_patterns
-from .equal import direction
+from .card import held_out_words, in_cases, in_patterns
+from .equal import copies_words, direction
 from .proposal import FEW, domain_name, propose, settings_of, write_facts
 from .rivals import LEAST
 from ..settings import Settings, require

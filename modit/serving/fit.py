@@ -24,8 +24,9 @@ from ..retrieval import search
 from ..run.pipeline import get_corpus, get_domain, get_rows, make_stage, one_at_a_time
 from ..run.stages import check_stage, stage_path
 from .bundle import check_backbone, find_items, free_for_model
-from .card import (copies_words, gain_words, held_out_words, in_cases, metrics_of, metrics_table,
-                                model_card, seen_words, table_notes, verdict_words)
+from .card import (gain_words, held_out_words, in_cases, metrics_of, metrics_table, model_card,
+                                seen_words, table_notes, verdict_words)
+from .equal import copies_words
 from .proposal import FEW, settings_of
 from .retriever import Retriever, stored_retriever
 from .rivals import (choose_depth, choose_moves, classifier_scores, forecast_rows, moved,
@@ -96,6 +97,7 @@ def _hope(corpus, s, stage):
     target = f'with the training target as query {found["target"]:.1%}'
     return f'{what}; {target}: {_hope_words(joint.loc["target - untrained"], s.of("folders", corpus.name))}'
 
+# %% ../../nbs/serving/258_fit.ipynb #908e48d1
 def _prospects(corpus, s, stage): # lines before the training
     trained = set(validation_cases(corpus, s)['item'].pattern) & set(trained_patterns(corpus, s))
     few = seen_words(s) if 0 < len(trained) < FEW else ''

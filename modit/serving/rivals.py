@@ -219,8 +219,7 @@ def choose_feedback(
     joint = score_queries(rows, corpus.labels, corpus.pattern, np.tile(cases.pattern, n)).joint.to_numpy()
     without, *found = joint.reshape(n, -1).mean(1).round(6).tolist()
     best = int(np.argmax(found))
-    return dict(length=_FARTHER[best], joint=found[best], without=without,
-                patterns=len(set(cases.pattern.tolist())))
+    return dict(length=_FARTHER[best], joint=found[best], without=without, patterns=len(set(cases.pattern)))
 
 # %% ../../nbs/serving/251_rivals.ipynb #q002
 def _served_lists(corpus, cases, s, model, moves):
@@ -236,8 +235,7 @@ def served_facts(
 ) -> dict: # moves and feedback, as chosen for each split; forecast: attribute and kind, of `fit_forecast`
     "What validation says of the lists to be served: how to move the query, and how many will be right."
     moves = choose_moves(corpus, s, model)
-    lists = []
-    feedback = {}
+    lists, feedback = [], {}
     for split, cases in validation_cases(corpus, s, most).items():
         queries, facts = _served_lists(corpus, cases, s, model, moves['served'][split])
         lists.append(facts)

@@ -9,15 +9,16 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from conftest import ROOT, environment
+from modit.anchored import anchored
 from modit.data.folder import write_folder
 from modit.data.synth import make_domain, make_world
 from modit.evaluation import sample_cases
 from modit.ordering import prepare_corpus, trained_patterns
-from modit.run.pipeline import get_corpus
+from modit.run.pipeline import get_corpus, get_rows
 from modit.serving import rivals
 from modit.serving.card import held_out_words, seen_words, table_notes
 from modit.serving.catalogue import OneQuery
-from modit.serving.fit import evaluate, fit
+from modit.serving.fit import evaluate, fit, fit_settings
 from modit.serving.proposal import FEW, settings_of
 from modit.serving.retriever import Retriever
 from modit.settings import load_settings
@@ -181,6 +182,22 @@ def test_a_policy_has_no_share_for_labels_that_it_knows_by_heart(several, monkey
         assert {row['share'] for row in served.values()} == {float(learned)}
 
 
+def test_fit_by_direct_rewards_makes_nothing_else_and_says_what_it_asked_for(shoes, tmp_path, capsys):
+    model, = fit(shoes, 'smoke', to=tmp_path)
+    out = capsys.readouterr().out
+    s = fit_settings(shoes, 'smoke')
+    assert (s.backbone, s.guidance_scale) == (anchored(s).backbone, 1.) == (model.settings.backbone, 1.)
+    assert [line.split()[1] for line in out.splitlines() if line.endswith('start')][-1] == 'alone'
+    assert not any(word in out for word in ('pretrained', 'cpt', 'sft', 'pool', 'target'))
+    rows = get_rows(s, 'shoes', 'alone')
+    asked = f'asked for the labels of {rows[-1]["different"]:,} different items'
+    assert asked in out and asked in model.card and model.about['data']['company'] == []
+    fit(shoes, 'smoke', to=tmp_path)
+    assert f'training was done before and {asked}' in capsys.readouterr().out
+    named = fit_settings(shoes, 'smoke', guidance_scale=2., direct_lr=.5, valid_patterns=.1)
+    assert (named.guidance_scale, named.direct_lr, named.valid_patterns) == (2., .5, .1), 'as named'
+
+
 def test_noise_learned_by_heart_is_not_served(tmp_path, monkeypatch):
     monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'runs'))
     rng = np.random.default_rng(0)
@@ -293,7 +310,8 @@ def test_a_folder_without_a_model_is_measured(shoes):
         assert said.startswith(f'{len(cases)} cases of {n} {kind} pattern{"s"*(n > 1)}')
     names, *advice = table.attrs['notes'] # of four rows, and of too few kinds
     length, *rows = names.split('; ')
-    assert length == f'lists of {s.k} items' and [x.partition(':')[0] for x in rows] == ways
+    assert length == f'lists of {s.k} items'
+    assert [x.partition(':')[0] for x in rows] == [*ways, 'column unseen']
     assert held_out_words(s, 'shoes') in advice
     notes = table_notes(table, dict(item=s.k, pattern=10*s.k), s)
     assert sum('on kinds seen in training, classifier has the items of average' in x for x in notes) == 1
@@ -355,7 +373,7 @@ def test_the_card_says_how_the_forecast_did_on_test_cases(tmp_path, monkeypatch)
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
         model, = fit(tmp_path/'shoes', 'smoke', **many)
-    s = settings_of(tmp_path/'shoes', 'smoke', **many)
+    s = fit_settings(tmp_path/'shoes', 'smoke', **many)
     corpus = get_corpus(s, 'shoes')
     for split in ('item', 'pattern'):
         cases = sample_cases(corpus, split, 100, s)
@@ -387,10 +405,10 @@ def test_fit_says_before_and_after_whether_training_pays(shoes, tmp_path, capsys
     assert len(before) == len(begins) == 1 and before < begins
     assert lines[0].startswith('results of the stages are kept in') and 'MODIT_RUNS' in lines[0]
     assert any(line.startswith('shoes: kinds held out: 1 for tests') for line in lines[:begins[0]])
-    s = settings_of(shoes, 'smoke', **TINY)
-    kinds = rivals.validation_cases(get_corpus(s, 'shoes'), s)['item'].pattern # here all are new
-    new = set(kinds) - set(trained_patterns(get_corpus(s, 'shoes'), s))
-    assert new == set(kinds) and f'({len(kinds)} cases of {len(new)} new pattern' in lines[before[0]]
+    s = fit_settings(shoes, 'smoke', 'adaptive', **TINY)
+    kinds = rivals.validation_cases(get_corpus(s, 'shoes'), s)['item'].pattern # here all are trained on
+    assert set(kinds) <= set(trained_patterns(get_corpus(s, 'shoes'), s))
+    assert f'({len(kinds)} cases of {len(set(kinds))} trained pattern' in lines[before[0]]
     after = [line for line in lines if line.startswith('shoes: On kinds seen in training')]
     assert len(after) == 1 and after[0].removeprefix('shoes: ') in model.card
     for split in ('item', 'pattern'):
@@ -399,6 +417,11 @@ def test_fit_says_before_and_after_whether_training_pays(shoes, tmp_path, capsys
         assert f'{100*served["joint"]:.1f}' in model.card
         marks = model.about['feedback'][split]
         assert f'by {marks["length"]:g} (validation Joint {100*marks["joint"]:.1f}%, without' in model.card
+    gained = [line for line in lines if line.startswith('shoes: gained over averaging')]
+    rows = pd.DataFrame(model.about['metrics']).set_index(['split', 'what', 'metric']).estimate
+    for split in ('item', 'pattern'): # with the price, of which HPPO counts no labels
+        assert f'{100*rows[split, "served - average", "joint"]:+.1f}' in gained[0]
+    assert len(gained) == 1 and 'training took' in gained[0] and 'labels' not in gained[0]
     new = next(c for c in range(len(model.patterns)) if c not in model.about['trained'])
     seeds = model.facts['centroids'][new][None]
     with pytest.warns(UserWarning, match='not trained on; with share 0, .* too few new kinds'):

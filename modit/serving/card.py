@@ -95,16 +95,16 @@ _ROWS = dict(average="the seeds' mean", classifier='its neighbours, sorted by a 
 
 def moves_table(
     moves,      # of `choose_moves`
-    classifier, # of `choose_depth`
+    classifier=None, # of `choose_depth`
 ) -> pd.DataFrame: # of text
     "What validation decided between for each split, and what it chose."
-    ways = moves | dict(classifier=classifier)
+    ways = moves | (dict(classifier=classifier) if classifier else {})
     rows = [dict(split=split, what=way) | ways[way][split]
             for split in ways['served'] for way in _ROWS if way in ways]
     table = pd.DataFrame(rows)
     over = [in_patterns(int(n)) for n in table.patterns]
     shown = {'validation Joint': [f'{100*x:.1f}' for x in table.joint], 'over': over}
-    for name in ('share', 'step', 'own', 'depth'):
+    for name in table.columns.intersection(['share', 'step', 'own', 'depth']):
         table[name] = ['' if pd.isna(x) else f'{x:g}' for x in table[name]]
     return table.drop(columns=['joint', 'patterns']).assign(**shown)
 

@@ -47,6 +47,7 @@ _HOME = dict( # name: the module that defines it
     prepare_corpus='ordering',
     pretrain='pretrain', continue_pretraining='cpt', finetune='sft',
     labelled_pool='candidates', hppo='rounds', VARIANTS='variants', direct_rewards='direct',
+    compass='rule', lesson='rule', learn_rule='rule', follow='rule',
     sample_cases='evaluation', average_pool='evaluation', serve='evaluation',
     score_cases='evaluation', evaluate='evaluation',
     write_folder='data.folder', write_table='data.folder', own_domain='data.scorer',

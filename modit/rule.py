@@ -6,7 +6,7 @@
 __all__ = ['DIRECTIONS', 'SEEN', 'classifier_weights', 'Compass', 'compass', 'contrast', 'around', 'frame', 'Rule', 'invariants',
            'Lesson', 'lesson', 'rule_loss', 'standardise', 'learn_rule', 'follow']
 
-# %% ../nbs/188_rule.ipynb #085b0456
+# %% ../nbs/188_rule.ipynb #9530cf0f
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +26,7 @@ from .sphere import normalize
 from .store import stream
 from .training import fit
 
-# %% ../nbs/188_rule.ipynb #60a0458c
+# %% ../nbs/188_rule.ipynb #721d5875
 def classifier_weights(
     corpus:Corpus, # of a domain
     s:Settings,    # seed
@@ -39,7 +39,7 @@ def classifier_weights(
     model = LogisticRegression(max_iter=1000).fit(corpus.items[rows], corpus.labels[rows])
     return model.coef_[0].astype(np.float32)
 
-# %% ../nbs/188_rule.ipynb #0cab1911
+# %% ../nbs/188_rule.ipynb #a3221af0
 @dataclass
 class Compass:
     "What a domain tells a rule: its labelled items and two directions."
@@ -53,12 +53,15 @@ def compass(
     corpus:Corpus, # of a domain
     s:Settings,    # clusters, seed
 ) -> Compass:      # all labels of training items are known
-    "Find the directions of a domain."
+    """Find the directions of a domain.
+
+    >>> here = modit.compass(corpus, s)
+    """
     known = rewarded_items(corpus, replace(s, reward_items='train'))
     probe, classifier = (normalize(x.astype(np.float32)) for x in (corpus.probe, classifier_weights(corpus, s)))
     return Compass(corpus, known, probe, classifier, len(corpus.items)//s.of('clusters', corpus.name))
 
-# %% ../nbs/188_rule.ipynb #c533c6aa
+# %% ../nbs/188_rule.ipynb #762be2f2
 def contrast(
     items, # (n, d)
     up,    # (n,) bool
@@ -86,7 +89,7 @@ def around(
         shares += [right.mean(), wrong.mean()]
     return np.array(found, np.float32), np.array(shares, np.float32)
 
-# %% ../nbs/188_rule.ipynb #b02603e2
+# %% ../nbs/188_rule.ipynb #7bad6c46
 def frame(
     here:Compass, # of the domain
     cases:Cases,  # n
@@ -105,7 +108,7 @@ def frame(
     seeds = corpus.items[cases.prefix].astype(np.float32)
     return _framed(here, mean.astype(np.float32), seeds, vectors, shares)
 
-# %% ../nbs/188_rule.ipynb #6dfd6051
+# %% ../nbs/188_rule.ipynb #a9b1f0ca
 def _framed(here, mean, seeds, vectors, shares): # arrays of `frame` as tensors
     middle = seeds.mean(1)
     own = middle[:, None] - vectors[:, :2]
@@ -117,7 +120,7 @@ def _framed(here, mean, seeds, vectors, shares): # arrays of `frame` as tensors
     rows = {name: torch.from_numpy(x) for name, x in arrays.items()}
     return rows | dict(directions=normalize(rows['directions']))
 
-# %% ../nbs/188_rule.ipynb #54d3403b
+# %% ../nbs/188_rule.ipynb #2d265517
 DIRECTIONS = ('own', 'near', 'tilt', 'labelled', 'labelled near', 'probe', 'classifier') # in the order of `frame`
 SEEN = 28 + 12 # inner products among the average and seven directions; numbers of `frame`
 
@@ -135,7 +138,7 @@ class Rule(nn.Module):
         self.register_buffer('centre', torch.zeros(SEEN + 8))
         self.register_buffer('spread', torch.ones(SEEN + 8))
 
-# %% ../nbs/188_rule.ipynb #045bd0e6
+# %% ../nbs/188_rule.ipynb #fa097782
 def invariants(
     rows:dict, # of `frame`
 ):             # (n, SEEN) of the case, (n, m, 8) of each seed
@@ -145,7 +148,7 @@ def invariants(
     among = (vectors @ vectors.mT)[:, a, b]
     return torch.cat([among, rows['numbers']], 1), rows['seeds'] @ vectors.mT
 
-# %% ../nbs/188_rule.ipynb #ecbe8d31
+# %% ../nbs/188_rule.ipynb #e9a20761
 @patch
 def coefficients(self:Rule,
     rows:dict, # of `frame`
@@ -166,7 +169,7 @@ def forward(self:Rule,
     moved = (lengths[..., None]*rows['directions']).sum(1) + (weights[..., None]*rows['seeds']).mean(1)
     return normalize(rows['mean'] + moved)
 
-# %% ../nbs/188_rule.ipynb #3ab84780
+# %% ../nbs/188_rule.ipynb #54acf3d6
 @dataclass
 class Lesson:
     "Training cases of a domain, with all that a rule needs."
@@ -180,7 +183,10 @@ def lesson(
     s:Settings,    # direct_*, hppo_cases, hppo_batch, seed
     most=1500,     # training cases, at most
 ) -> Lesson:
-    "What a rule can learn from in a domain: cases of HPPO's first round, half of the labels hidden."
+    """What a rule can learn from in a domain: cases of HPPO's first round, half of the labels hidden.
+
+    >>> mine = modit.lesson(here, s)
+    """
     corpus, rng = here.corpus, stream(s.seed, 'lesson', here.corpus.name)
     cases = training_cases(corpus, min(s.hppo_cases, most), s, 'hppo', 1)
     positive = (corpus.role == ROLES.index('train')) & np.asarray(corpus.labels[np.arange(len(corpus.role))], bool)
@@ -189,7 +195,7 @@ def lesson(
     rows = frame(replace(here, known=here.known & ~(positive & ~shown)), cases, hidden)
     return Lesson(cases, rows, Looks(corpus, here.known & ~(positive & shown)), s)
 
-# %% ../nbs/188_rule.ipynb #f9e7fd88
+# %% ../nbs/188_rule.ipynb #501f365e
 def rule_loss(
     rule,      # to be trained
     rows:dict, # a batch of a lesson's vectors, with its places `case`
@@ -202,7 +208,7 @@ def rule_loss(
     scores = (torch.from_numpy(of.looks.corpus.items[ids]).to(q) @ q[..., None])[..., 0]
     return -soft_joint(scores, torch.from_numpy(wanted).to(scores), of.s.k, of.s.direct_temperature).mean()
 
-# %% ../nbs/188_rule.ipynb #c1876f81
+# %% ../nbs/188_rule.ipynb #65d55a82
 def standardise(
     rule:Rule,    # changed in place
     lessons:list, # of Lesson
@@ -215,7 +221,7 @@ def standardise(
         rule.centre[at] = values.mean(0)
         rule.spread[at] = values.std(0).clamp_min(1e-3)
 
-# %% ../nbs/188_rule.ipynb #822fe4ad
+# %% ../nbs/188_rule.ipynb #6de88743
 def learn_rule(
     lessons:list,  # of Lesson, taken in turn
     steps:int=150, # optimiser steps
@@ -223,9 +229,7 @@ def learn_rule(
 ) -> Rule:
     """Train a rule by the labels of what it retrieves (ours); raises `ValueError` without a lesson.
 
-    >>> rule = modit.learn_rule([modit.lesson(here, s)], steps=8)
-    >>> rule(modit.frame(here, cases)).shape
-    torch.Size([40, 16])
+    >>> rule = modit.learn_rule([mine], steps=8)
     """
     require(lessons, 'a rule needs a lesson: training cases of one domain at least')
     s = lessons[0].s
@@ -243,11 +247,15 @@ def learn_rule(
     fit(rule, loss, batch, steps, lr, replace(s, warmup_ratio=.05), micro=s.hppo_batch, name='rule')
     return rule
 
-# %% ../nbs/188_rule.ipynb #fe86c809
+# %% ../nbs/188_rule.ipynb #42c58f40
 def follow(
     rule:Rule,    # trained
     here:Compass, # of the domain of the cases, which need not be one of the lessons
     cases:Cases,  # n
 ) -> np.ndarray:  # (n, d) unit queries
-    "The queries of a rule (ours)."
+    """The queries of a rule (ours).
+
+    >>> modit.follow(rule, here, cases).shape
+    (40, 16)
+    """
     with torch.no_grad(): return rule(frame(here, cases)).numpy()

@@ -59,11 +59,12 @@ def reruns(request, everything, before_reruns, tmp_path_factory):
     first, *names = [x.callspec.params['name'] for x in asked]
     out = tmp_path_factory.mktemp('reruns')/f'{first}.ipynb'
     line = [f'nbs/experiments/{first}.ipynb', str(out), '-p', 'profile', 'smoke', '-p', 'cases', '20']
+    line += ['-p', 'fresh', 'True']
     told = papermill(everything, [*line, '-y', 'domains: [D1]'])
     shown = [x for cell in json.loads(out.read_text())['cells'] for x in cell.get('outputs', ())]
     assert 'unknown' not in told and not [x for x in shown if x.get('name') == 'stderr'], 'bars and warnings'
     assert [x for x in shown if 'Writes to figures/smoke/runs/domains=D1' in ''.join(x.get('text', ()))]
-    return {first: ''} | said_in_forks(everything, names, **OTHER)
+    return {first: ''} | said_in_forks(everything, names, fresh=True, **OTHER)
 
 
 @pytest.mark.parametrize('name', [name for name in experiments() if not is_ledger(name)])

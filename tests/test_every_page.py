@@ -8,6 +8,8 @@ import pytest
 
 from conftest import LABELS, MAIN, WITHOUT_KERNEL, copied, copy_repository, digest, in_forks, results
 from conftest import run_python, said_in_forks
+from modit.report.report import read_cases
+from modit.run import page
 from modit.run.notebooks import experiments, page_constant
 from modit.run.page import is_ledger, open_page
 from modit.run.parameters import slug
@@ -75,6 +77,17 @@ def test_a_page_with_another_value_leaves_the_committed_results(everything, befo
     scores = {p.name.removesuffix('.csv.gz') for p in folder.glob('cases/*.csv.gz')}
     assert set(page_constant(name, 'SCORES')) <= scores
     assert [p for p in folder.iterdir() if p.suffix in ('.csv', '.svg')], 'no table and no figure'
+
+
+@pytest.mark.parametrize('name', [name for name in experiments() if page_constant(name, 'SCORES')])
+def test_the_part_of_a_run_is_what_a_narrower_run_computes(everything, reruns, monkeypatch, name):
+    assert not reruns[name], reruns[name]
+    smoke = everything/'figures'/'smoke'
+    def folder(s, changed): return smoke/'runs'/slug(changed) if changed else smoke
+    monkeypatch.setattr(page, 'results_folder', folder)
+    p = open_page(name, profile='smoke', **OTHER)
+    for score, rows in p.part().items():
+        pd.testing.assert_frame_equal(rows, read_cases(p.folder, score), check_dtype=False)
 
 
 def test_a_page_under_other_settings_has_the_others_scores_made(everything):

@@ -167,7 +167,7 @@ def part(self:Page) -> dict: # name -> DataFrame; empty if they have to be compu
     if self.fresh or whole.changed or whole.missing() or not asks_less(self.values, whole.values): return {}
     found = {name: read_cases(whole.folder, name) for name in page_constant(self.name, 'SCORES')}
     found = part_of(found, self)
-    if found: print(f'These scores are a part of those in {whole.folder.relative_to(repo_root())}')
+    if found: print('These scores are a part of those of all domains, splits and cases')
     return found
 
 # %% ../../nbs/run/240_page.ipynb #n048

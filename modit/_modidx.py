@@ -1699,7 +1699,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                      'modit.report.report.Table': ('report/report.html#table', 'modit/report/report.py'),
                                      'modit.report.report._cases_path': ('report/report.html#_cases_path', 'modit/report/report.py'),
                                      'modit.report.report._digits': ('report/report.html#_digits', 'modit/report/report.py'),
-                                     'modit.report.report._latex': ('report/report.html#_latex', 'modit/report/report.py'),
                                      'modit.report.report._manifest': ('report/report.html#_manifest', 'modit/report/report.py'),
                                      'modit.report.report._markdown': ('report/report.html#_markdown', 'modit/report/report.py'),
                                      'modit.report.report._read': ('report/report.html#_read', 'modit/report/report.py'),

@@ -78,7 +78,7 @@ hooks: $(STAMP)    ## let git clean, export and lint at every commit, and merge 
 	@git config diff.jupyternotebook.command "'$(CURDIR)/$(BIN)/nbdev-diff-driver'"
 
 lab: $(STAMP)      ## read and edit the notebooks in JupyterLab
-	@$(BIN)/jupyter lab nbs
+	@$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/nbs
 
 bench: $(STAMP)    ## measure speed on this machine
 	@$(BIN)/modit bench --profile $(PROFILE)

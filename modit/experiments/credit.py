@@ -217,7 +217,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
             'tab-credit-gain': Table(gains, f'Minus SFT, in points, with 95% intervals: {said}',
                                      ('estimate', 'low', 'high'))}
 
-# %% ../../nbs/experiments/366_credit.ipynb #22771c23
+# %% ../../nbs/experiments/366_credit.ipynb #4ff58ae5
 _MARKS = dict(pairs=('black', 'o'), best=('sky', 's'), weight=('sky', 'P'), contrast=('sky', 'X'),
               to_pairs=('orange', 'o'), to_best=('green', 's'), to_items=('vermillion', 'D'))
 _TITLES = dict(joint='all wanted items', further='known positives left out')
@@ -230,7 +230,7 @@ def _draw_losses(ax, rows, column): # rows: of means_table, of one split
         ax.plot([list(POOLS).index(x) for x in here], here.values(), marker=mark, color=COLOURS[colour],
                 markerfacecolor=face, label=LOSSES[loss])
 
-# %% ../../nbs/experiments/366_credit.ipynb #2f43dbf1
+# %% ../../nbs/experiments/366_credit.ipynb #955e9be0
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Losses by candidates, by both counts (fig-credit, ours)."
     rows = means_table(scores)
@@ -246,5 +246,5 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     fig.legend(*axes[0].get_legend_handles_labels(), loc='outside lower center', ncols=2)
     return {'fig-credit': fig}
 
-# %% ../../nbs/experiments/366_credit.ipynb #618c6b5a
+# %% ../../nbs/experiments/366_credit.ipynb #aad6a038
 def claims(scores, p): return [] # this page explains; it judges no claim of the ledger

@@ -224,11 +224,10 @@ _TITLES = dict(joint='all wanted items', further='known positives left out')
 
 def _draw_losses(ax, rows, column): # rows: of means_table, of one split
     for loss, (colour, mark) in _MARKS.items():
-        here = {pool: 100*x for m, x in rows[column].items() for pool in POOLS if m == f'{loss}_{pool}'}
-        here = {pool: here[pool] for pool in POOLS if pool in here}
+        shares = [100*rows[column].get(f'{loss}_{pool}', float('nan')) for pool in POOLS]
         face = COLOURS[colour] if loss.startswith('to_') else 'white' # hollow: by the flow loss
-        ax.plot([list(POOLS).index(x) for x in here], here.values(), marker=mark, color=COLOURS[colour],
-                markerfacecolor=face, label=LOSSES[loss])
+        ax.plot(range(len(POOLS)), shares, marker=mark, color=COLOURS[colour], markerfacecolor=face,
+                label=LOSSES[loss])
 
 # %% ../../nbs/experiments/366_credit.ipynb #955e9be0
 def plot(scores:dict, p:Page) -> dict: # label -> Figure

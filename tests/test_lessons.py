@@ -111,6 +111,13 @@ def test_the_contrast_is_the_printed_formula_of_diffusion_nft(rows, corpus, mode
     assert torch.isclose(by_contrast(model, rows, start, corpus, S), total/S.hppo_draws, rtol=1e-4)
 
 
+def test_without_a_clear_winner_every_worse_candidate_is_a_loser(lists, corpus, model):
+    rows = batch_of(lists, corpus, replace(S, margin=2.), stream(0, 'none'))
+    worse = rows['joint'] < rows['joint'].max(1, keepdim=True).values
+    assert torch.equal(rows['losers'], worse) and worse.any(1).all()
+    assert torch.isfinite(to_pairs(model, rows, model, corpus, S))
+
+
 def test_training_leaves_the_start_as_it_is_and_a_pool_may_be_given_plain(lists, corpus, model):
     before = copy.deepcopy(model.state_dict())
     run = taught(Lesson(to_best, 'usual', 1e-3), lists, model, corpus, S)

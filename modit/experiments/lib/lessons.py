@@ -107,8 +107,8 @@ def batch_of(
 ) -> dict:         # the rows of `preference_loss`, and: joint, ids, right, start
     "A batch of cases with their candidates, lists and draws."
     win, losers = margin_pairs(lists.joint, lists.same, s.margin)
-    clear = np.flatnonzero(losers.any(1))
-    offered = clear if len(clear) and not every else np.arange(len(win))
+    if not losers.any(): losers = lists.joint < lists.joint.max(1, keepdims=True)
+    offered = np.arange(len(win)) if every else np.flatnonzero(losers.any(1))
     at = rng.choice(offered, s.hppo_batch, replace=len(offered) < s.hppo_batch)
     cases = lists.cases[at]
     targets = np.concatenate([lists.candidates[at], centroid(corpus.items, cases.tail)[:, None]], 1)

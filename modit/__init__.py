@@ -47,9 +47,9 @@ _HOME = dict( # name: the module that defines it
     prepare_corpus='ordering',
     pretrain='pretrain', continue_pretraining='cpt', finetune='sft',
     labelled_pool='candidates', hppo='rounds', VARIANTS='variants', direct_rewards='direct',
-    compass='rule', lesson='rule', learn_rule='rule', follow='rule',
     sample_cases='evaluation', average_pool='evaluation', serve='evaluation',
     score_cases='evaluation', evaluate='evaluation',
+    compass='rule', lesson='rule', learn_rule='rule', follow='rule',
     write_folder='data.folder', write_table='data.folder', own_domain='data.scorer',
     check_folder='serving.check', settings_of='serving.proposal', fit='serving.fit',
     Retriever='serving.retriever')

@@ -108,15 +108,17 @@ def direct_on_new_items():
     ahead = over['average_own'].verdict
     only, = ahead.index[ahead == 'for']
     assert (ahead != 'against').all()
-    return [f"{span(100*over['hppo'].estimate)} points remain over HPPO, and over the moved average only {only}'s"]
+    return [f"{span(100*over['hppo'].estimate)} points remain over HPPO, "
+            f"and over the moved average only {only}'s"]
 
 
 def rules():
     new = {profile: {name: points('rule', name, profile=profile).xs('pattern', level='split')
                      for name in ('average', 'average_own')} for profile in ('mini', 'public', 'tree')}
-    synthetic, real = new['mini'], {name: pd.concat([new[x][name] for x in ('public', 'tree')])
-                                    for name in ('average', 'average_own')}
-    assert (synthetic['average_own'].verdict == 'for').all() and (real['average_own'].verdict != 'against').all()
+    synthetic = new['mini']
+    real = {name: pd.concat([new[x][name] for x in ('public', 'tree')]) for name in synthetic}
+    assert (synthetic['average_own'].verdict == 'for').all()
+    assert (real['average_own'].verdict != 'against').all()
     assert list(real['average_own'].index[real['average_own'].verdict == 'for']) == ['wordnet-verb']
     return [f"{span(100*synthetic['average'].estimate)} points above averaging's on synthetic data, "
             f"{span(100*real['average'].estimate)} on real data",
@@ -124,8 +126,8 @@ def rules():
 
 
 def direct_on_real_items():
-    rows = [contrasts(scores('rule_new', x), [('alone', 'average_own')], load_settings(x)) for x in ('public', 'tree')]
-    over = pd.concat(rows)
+    over = pd.concat(contrasts(scores('rule_new', x), [('alone', 'average_own')], load_settings(x))
+                     for x in ('public', 'tree'))
     assert (over.verdict == 'for').all()
     return [f'{span(100*over.estimate)} points above the moved average on known kinds']
 

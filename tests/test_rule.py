@@ -1,4 +1,4 @@
-"A rule sees what it may see: no label of a held-out item, none of a hidden pattern; and it turns with its vectors."
+"A rule sees no label of a held-out item and none of a hidden pattern; it turns with its vectors."
 from dataclasses import replace
 
 import numpy as np
@@ -35,7 +35,8 @@ def test_no_label_of_a_held_out_item_reaches_a_rule(world):
     for c in (corpus, relabelled(corpus, held_out)):
         here = compass(c, s)
         mine = lesson(here, s)
-        rules.append((frame(here, sample_cases(corpus, 'item', 20, s)), mine.rows, learn_rule([mine], 5).state_dict()))
+        seen = frame(here, sample_cases(corpus, 'item', 20, s))
+        rules.append((seen, mine.rows, learn_rule([mine], 5).state_dict()))
         assert not mine.looks.asked & set(held_out.tolist())
     for a, b in zip(*rules, strict=True): assert same(a, b)
 

@@ -39,7 +39,7 @@ def make_fewer(
 
 # %% ../../nbs/experiments/474_thirds.ipynb #c010
 READS = ('main', 'validation', 'seeds', 'filter')
-SCORES = ('labelled',)
+SCORES = ('thirds',)
 LOOKS = {
     'fewer': ('Random third A', 'grey', 'v'), 'fewer_again': ('Random third B', 'dark', '<'),
     'longer': ('Three times the steps', 'blue', 's'), 'thrice': ('Three times the cases', 'green', '^')}
@@ -80,10 +80,10 @@ def score_runs(
     return rows
 
 # %% ../../nbs/experiments/474_thirds.ipynb #c012
-def run(p:Page) -> dict: # labelled: per-case scores; methods as in `runs_of`
+def run(p:Page) -> dict: # thirds: per-case scores; methods as in `runs_of`
     "Score the rounds on fewer patterns, more steps and more cases."
     rows = [score_runs(p, name) for name in p.domains]
-    return dict(labelled=pd.concat(sum(rows, []), ignore_index=True))
+    return dict(thirds=pd.concat(sum(rows, []), ignore_index=True))
 
 # %% ../../nbs/experiments/474_thirds.ipynb #c015
 COLUMNS = ('sft', *RUNS)
@@ -93,7 +93,7 @@ def beside(
 ) -> pd.DataFrame: # per-case scores of COLUMNS
     "The runs of this page, and SFT and the off-policy round of the main table."
     main = scores['main']
-    return pd.concat([main[main.method.isin(COLUMNS)], scores['labelled']], ignore_index=True)
+    return pd.concat([main[main.method.isin(COLUMNS)], scores['thirds']], ignore_index=True)
 
 # %% ../../nbs/experiments/474_thirds.ipynb #c016
 def item_gap(
@@ -109,8 +109,8 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint and Same by cases, steps and patterns, and gains of patterns that were seen (ours)."
     cases = beside(scores)
     more = '(percent) by the patterns (random third A, B), steps and cases of a round.'
-    found = {'tab-labelled': Table(by_method(cases, COLUMNS), f'Joint {more}', COLUMNS),
-             'tab-labelled-same': Table(by_method(cases, COLUMNS, 'same'), f'Same {more}', COLUMNS)}
+    found = {'tab-thirds': Table(by_method(cases, COLUMNS), f'Joint {more}', COLUMNS),
+             'tab-thirds-same': Table(by_method(cases, COLUMNS, 'same'), f'Same {more}', COLUMNS)}
     if 'item' not in p.splits: return found
     kept = ['domain', 'a', 'seen', 'others', 'estimate', 'low', 'high', 'units']
     of = ('fewer', 'fewer_again')
@@ -140,10 +140,10 @@ def plot_seen_patterns(
 
 # %% ../../nbs/experiments/474_thirds.ipynb #c023
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "Joint minus SFT, by run and by random third (fig-labelled, fig-seen-patterns, ours)."
+    "Joint minus SFT, by run and by random third (fig-thirds, fig-seen-patterns, ours)."
     rows = contrasts(beside(scores), [(method, 'sft') for method in RUNS], p.s)
     marks = {method: look(method) for method in RUNS}
-    found = {'fig-labelled': split_panels(rows, p.domains, p.splits, 'Joint minus SFT (points)', marks)}
+    found = {'fig-thirds': split_panels(rows, p.domains, p.splits, 'Joint minus SFT (points)', marks)}
     if set(p.splits) != {'item', 'pattern'}: return found
     new = rows[rows.split == 'pattern'].set_index(['a', 'domain']).estimate.rename('new')
     gaps = table(scores, p)['tab-seen-patterns'].frame.join(new, on=['method', 'domain'])

@@ -5,7 +5,7 @@ __all__ = ['STRETCH', 'READS', 'SCORES', 'APART', 'LOOKS', 'COLUMNS', 'JUDGED', 
            'items_labelled', 'count_items', 'run', 'beside', 'gains', 'shares', 'at_whole', 'verdicts', 'labels_table',
            'table', 'looks_of', 'draw_gains', 'draw_draws', 'plot_gains', 'plot_items', 'plot', 'claims']
 
-# %% ../../nbs/experiments/475_labelled.ipynb #5ce8e329
+# %% ../../nbs/experiments/475_labelled.ipynb #ecbe5629
 from itertools import pairwise
 
 import matplotlib.pyplot as plt
@@ -26,7 +26,7 @@ from ..run.pipeline import get_corpus, get_history, get_model, get_pool, prefere
 from ..run.stages import PARTS
 from ..settings import Settings, override
 
-# %% ../../nbs/experiments/475_labelled.ipynb #6523bc16
+# %% ../../nbs/experiments/475_labelled.ipynb #3dd20983
 STRETCH = 12.5 # the pool has so many times the usual cases: 50,000 at profile mini, as in the paper
 
 def whole(
@@ -49,7 +49,7 @@ def make_labelled(
     drawn = preference_settings(s)
     save_run(path, prefer_part(sft, get_corpus(s, domain), drawn, pool, int(percent), int(draw or 0)))
 
-# %% ../../nbs/experiments/475_labelled.ipynb #69949d02
+# %% ../../nbs/experiments/475_labelled.ipynb #7f341937
 READS = ('main', 'validation', 'left_out', 'pareto', 'direct', 'direct_draws')
 SCORES = ('labelled', 'labelled_items')
 APART = True # `make labels` runs it
@@ -62,7 +62,7 @@ def _percent_and_draw(name): # after labelled_, such as 25_1
     percent, _, draw = name.partition('_')
     return int(percent), int(draw or 0)
 
-# %% ../../nbs/experiments/475_labelled.ipynb #3f24b3aa
+# %% ../../nbs/experiments/475_labelled.ipynb #1001bad5
 def score_part(
     p:Page,        # the run
     corpus:Corpus, # of a domain
@@ -77,7 +77,7 @@ def score_part(
     rows = p.score(corpus, {f'labelled_{percent}': get_model(s, stage, corpus.name)}, most=most)
     return rows.assign(cases=chosen.cases, draw=draw, step=chosen.step, kept=chosen.kept)
 
-# %% ../../nbs/experiments/475_labelled.ipynb #cf17fde9
+# %% ../../nbs/experiments/475_labelled.ipynb #396d7c70
 def items_labelled(
     corpus:Corpus, # of a domain
     pool:Pool,     # n labelled cases
@@ -96,7 +96,7 @@ def items_labelled(
         counts.append(int(seen.sum()))
     return counts
 
-# %% ../../nbs/experiments/475_labelled.ipynb #8068ed5d
+# %% ../../nbs/experiments/475_labelled.ipynb #4593bf6c
 def count_items(
     p:Page,        # the run
     corpus:Corpus, # of a domain
@@ -109,7 +109,7 @@ def count_items(
     asked = np.multiply(ends, pool.joint.shape[1]*p.s.k)
     return pd.DataFrame(dict(domain=corpus.name, cases=ends, different=found, lookups=asked))
 
-# %% ../../nbs/experiments/475_labelled.ipynb #a4406137
+# %% ../../nbs/experiments/475_labelled.ipynb #bd2bc094
 def run(
     p:Page,    # the run
 ) -> dict:     # labelled: per-case scores; labelled_items: labels asked for
@@ -122,7 +122,7 @@ def run(
         items.append(count_items(p, corpus))
     return dict(labelled=pd.concat(scores, ignore_index=True), labelled_items=pd.concat(items))
 
-# %% ../../nbs/experiments/475_labelled.ipynb #74e8535e
+# %% ../../nbs/experiments/475_labelled.ipynb #dbc5f593
 _KEYS = ['domain', 'split', 'case', 'pattern', 'method']
 
 def beside(
@@ -134,7 +134,7 @@ def beside(
     sft = scores['main'].query('method == "sft"')
     return pd.concat([sft[sft.domain.isin(rows.domain)], means], ignore_index=True)
 
-# %% ../../nbs/experiments/475_labelled.ipynb #2e5ca171
+# %% ../../nbs/experiments/475_labelled.ipynb #db1a0a2b
 def gains(
     scores, # of `run`, with those of the main experiment
     s:Settings, # resamples, seed
@@ -144,7 +144,7 @@ def gains(
     rows = contrasts(beside(scores), [(method, 'sft') for method in LOOKS if method in labelled], s)
     return rows.assign(cases=rows.a.map(labelled))
 
-# %% ../../nbs/experiments/475_labelled.ipynb #70cf253b
+# %% ../../nbs/experiments/475_labelled.ipynb #a729466a
 def shares(
     scores, # of `run`, with those of the main experiment
     p:Page, # the run
@@ -158,7 +158,7 @@ def shares(
     rows = rows.dropna(subset='whole')
     return rows.assign(share_usual=rows.usual/rows.paper, share_whole=rows.whole/rows.paper).reset_index()
 
-# %% ../../nbs/experiments/475_labelled.ipynb #82061b02
+# %% ../../nbs/experiments/475_labelled.ipynb #b30ee98e
 JUDGED = {main: ('C04', 'C05a', 'C05b', 'C06a', 'C06b'), pareto: ('C11',)} # page -> claims
 _COUNTS = ['verdict', 'significant', 'against', 'cells', 'estimate', 'low', 'high']
 
@@ -172,7 +172,7 @@ def at_whole(
     rows = pd.concat([rows[rows.method != 'off_policy'], mine], ignore_index=True)
     return scores | dict(main=rows, validation=scores['validation'].assign(chosen=chosen))
 
-# %% ../../nbs/experiments/475_labelled.ipynb #ec982711
+# %% ../../nbs/experiments/475_labelled.ipynb #26b0dc95
 def verdicts(
     scores, # of `run`, with those of other pages
     p:Page, # the run
@@ -188,7 +188,7 @@ def verdicts(
             rows.append(pd.DataFrame(mine, columns=['id', *_COUNTS]).assign(size=size))
     return pd.concat(rows, ignore_index=True)
 
-# %% ../../nbs/experiments/475_labelled.ipynb #b3533e10
+# %% ../../nbs/experiments/475_labelled.ipynb #23f7f372
 def labels_table(
     scores, # of `run`, with those of direct rewards
 ) -> pd.DataFrame: # method, domain, split, cases, lookups, different, joint
@@ -202,7 +202,7 @@ def labels_table(
     columns = ['method', 'domain', 'split', 'cases', 'lookups', 'different', 'joint']
     return pd.concat([mine, theirs])[columns].round(dict(lookups=0, different=0))
 
-# %% ../../nbs/experiments/475_labelled.ipynb #5dfbb0d0
+# %% ../../nbs/experiments/475_labelled.ipynb #a6d282ff
 def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint, Same and gains by labelled cases, shares of the paper's gain, claims at both sizes (ours)."
     cases = beside(scores)
@@ -220,7 +220,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
             'tab-labelled-claims': Table(verdicts(scores, p), both, ends),
             'tab-labelled-items': Table(labels_table(scores), 'Labels asked for, different items, Joint.')}
 
-# %% ../../nbs/experiments/475_labelled.ipynb #5f69b028
+# %% ../../nbs/experiments/475_labelled.ipynb #db04c610
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
 
 def looks_of(names): return {x: Look(x, _COLOURS[i % 4], 'osv^'[i % 4]) for i, x in enumerate(names)}
@@ -229,16 +229,14 @@ def draw_gains(
     ax,    # matplotlib Axes
     rows,  # of `gains`, of one split and domain
     seen,  # Look of the domain
-    paper, # the paper's gain, in points
     aside=1., # factor of the places
 ):
-    "The gain over the number of labelled cases, and the paper's at the last."
+    "The gain over the number of labelled cases, with its intervals."
     ax.plot(aside*rows.cases, 100*rows.estimate, c=seen.colour, marker='', lw=.8)
     for r in rows.itertuples():
         whisker(ax, aside*r.cases, 100*r.estimate, 100*r.low, 100*r.high, seen, markersize=4)
-    ax.plot(1.35*aside*rows.cases.max(), paper, **seen._replace(filled=False).style)
 
-# %% ../../nbs/experiments/475_labelled.ipynb #a4eef604
+# %% ../../nbs/experiments/475_labelled.ipynb #58547e5a
 def draw_draws(
     ax,     # matplotlib Axes
     scores, # of `run`, with those of the main experiment
@@ -253,22 +251,24 @@ def draw_draws(
     means = mine.groupby(['cases', 'draw']).joint.mean().reset_index()
     ax.plot(aside*means.cases, 100*(means.joint - sft), ls='', marker='.', ms=3, c=seen.colour, alpha=.6)
 
-# %% ../../nbs/experiments/475_labelled.ipynb #83e07afe
+# %% ../../nbs/experiments/475_labelled.ipynb #d8ec611b
 def plot_gains(
     scores, # of `run`, with those of the main experiment
     p:Page, # the run
 ):          # matplotlib Figure
     "Gain over SFT by labelled cases, beside the paper's (fig-labelled, ours)."
     rows, paper = gains(scores, p.s), paper_gain(p).set_index(['split', 'domain']).gain
-    marks = looks_of(rows.domain.unique())
+    marks, most = looks_of(rows.domain.unique()), whole(p.s).hppo_cases
     fig, axes = plt.subplots(1, len(p.splits), figsize=(7.5, 2.9), sharey=True, squeeze=False)
     for ax, split in zip(axes[0], p.splits, strict=True):
         ax.axhline(0, c='0.6', lw=.8, zorder=0)
         for i, name in enumerate(marks):
             mine = rows[(rows.split == split) & (rows.domain == name)]
-            draw_gains(ax, mine, marks[name], paper.get((split, name), np.nan), 1.04**i)
+            draw_gains(ax, mine, marks[name], 1.04**i)
             draw_draws(ax, scores, split, name, marks[name], 1.04**i)
-        places = sorted(rows.cases.unique())
+            theirs = paper.get((split, name), np.nan)
+            ax.plot(1.3*1.04**i*most, theirs, **marks[name]._replace(filled=False).style)
+        places = sorted({*rows.cases, most})
         ax.set(xscale='log', xlabel='labelled cases', title=f'{split} split')
         ax.set_xticks(places, [f'{x:,}' for x in places])
         ax.minorticks_off()
@@ -277,7 +277,7 @@ def plot_gains(
     axes[0, -1].legend(handles=legend_of(*marks.values(), hollow), loc='center left', bbox_to_anchor=(1, .5))
     return fig
 
-# %% ../../nbs/experiments/475_labelled.ipynb #c1f6e36b
+# %% ../../nbs/experiments/475_labelled.ipynb #724fda7b
 def plot_items(
     scores, # of `run`, with those of direct rewards
     p:Page, # the run
@@ -293,16 +293,16 @@ def plot_items(
                 part = mine[mine.method.str.startswith('direct') == direct]
                 style = seen._replace(filled=not direct).style | dict(ls='--' if direct else '-', lw=.8)
                 ax.plot(part.different/1000, 100*part.joint, ms=4, **style)
-        ax.set(xscale='log', xlabel='different items labelled (thousands)', title=f'{split} split')
+        ax.set(xlabel='different items labelled (thousands)', title=f'{split} split')
     axes[0, 0].set_ylabel('Joint (%)')
     kinds = Look('HPPO', '0.3', 'o'), Look('Direct', '0.3', 'o', False)
     axes[0, -1].legend(handles=legend_of(*marks.values(), *kinds), loc='center left', bbox_to_anchor=(1, .5))
     return fig
 
-# %% ../../nbs/experiments/475_labelled.ipynb #d9e882ee
+# %% ../../nbs/experiments/475_labelled.ipynb #3c5a4bf9
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Gain by labelled cases, and Joint by labelled items (ours)."
     return {'fig-labelled': plot_gains(scores, p), 'fig-labelled-items': plot_items(scores, p)}
 
-# %% ../../nbs/experiments/475_labelled.ipynb #39658562
+# %% ../../nbs/experiments/475_labelled.ipynb #2cd33f07
 def claims(scores, p): return [] # the ledger judges the paper's claims on the usual cases

@@ -5,7 +5,7 @@ __all__ = ['STRETCH', 'READS', 'SCORES', 'APART', 'LOOKS', 'COLUMNS', 'JUDGED', 
            'items_labelled', 'count_items', 'run', 'beside', 'gains', 'shares', 'at_whole', 'verdicts', 'labels_table',
            'table', 'looks_of', 'draw_gains', 'draw_draws', 'plot_gains', 'plot_items', 'plot', 'claims']
 
-# %% ../../nbs/experiments/475_labelled.ipynb #ecbe5629
+# %% ../../nbs/experiments/475_labelled.ipynb #699cda56
 from itertools import pairwise
 
 import matplotlib.pyplot as plt
@@ -26,7 +26,7 @@ from ..run.pipeline import get_corpus, get_history, get_model, get_pool, prefere
 from ..run.stages import PARTS
 from ..settings import Settings, override
 
-# %% ../../nbs/experiments/475_labelled.ipynb #3dd20983
+# %% ../../nbs/experiments/475_labelled.ipynb #9f21ee39
 STRETCH = 12.5 # the pool has so many times the usual cases: 50,000 at profile mini, as in the paper
 
 def whole(
@@ -49,7 +49,7 @@ def make_labelled(
     drawn = preference_settings(s)
     save_run(path, prefer_part(sft, get_corpus(s, domain), drawn, pool, int(percent), int(draw or 0)))
 
-# %% ../../nbs/experiments/475_labelled.ipynb #7f341937
+# %% ../../nbs/experiments/475_labelled.ipynb #74e347b6
 READS = ('main', 'validation', 'left_out', 'pareto', 'direct', 'direct_draws')
 SCORES = ('labelled', 'labelled_items')
 APART = True # `make labels` runs it
@@ -62,7 +62,7 @@ def _percent_and_draw(name): # after labelled_, such as 25_1
     percent, _, draw = name.partition('_')
     return int(percent), int(draw or 0)
 
-# %% ../../nbs/experiments/475_labelled.ipynb #1001bad5
+# %% ../../nbs/experiments/475_labelled.ipynb #80ba06a8
 def score_part(
     p:Page,        # the run
     corpus:Corpus, # of a domain
@@ -77,7 +77,7 @@ def score_part(
     rows = p.score(corpus, {f'labelled_{percent}': get_model(s, stage, corpus.name)}, most=most)
     return rows.assign(cases=chosen.cases, draw=draw, step=chosen.step, kept=chosen.kept)
 
-# %% ../../nbs/experiments/475_labelled.ipynb #396d7c70
+# %% ../../nbs/experiments/475_labelled.ipynb #5022f86a
 def items_labelled(
     corpus:Corpus, # of a domain
     pool:Pool,     # n labelled cases
@@ -96,7 +96,7 @@ def items_labelled(
         counts.append(int(seen.sum()))
     return counts
 
-# %% ../../nbs/experiments/475_labelled.ipynb #4593bf6c
+# %% ../../nbs/experiments/475_labelled.ipynb #dbb6cf00
 def count_items(
     p:Page,        # the run
     corpus:Corpus, # of a domain
@@ -109,7 +109,7 @@ def count_items(
     asked = np.multiply(ends, pool.joint.shape[1]*p.s.k)
     return pd.DataFrame(dict(domain=corpus.name, cases=ends, different=found, lookups=asked))
 
-# %% ../../nbs/experiments/475_labelled.ipynb #bd2bc094
+# %% ../../nbs/experiments/475_labelled.ipynb #d4dbf50c
 def run(
     p:Page,    # the run
 ) -> dict:     # labelled: per-case scores; labelled_items: labels asked for
@@ -122,7 +122,7 @@ def run(
         items.append(count_items(p, corpus))
     return dict(labelled=pd.concat(scores, ignore_index=True), labelled_items=pd.concat(items))
 
-# %% ../../nbs/experiments/475_labelled.ipynb #dbc5f593
+# %% ../../nbs/experiments/475_labelled.ipynb #a9e9b418
 _KEYS = ['domain', 'split', 'case', 'pattern', 'method']
 
 def beside(
@@ -134,7 +134,7 @@ def beside(
     sft = scores['main'].query('method == "sft"')
     return pd.concat([sft[sft.domain.isin(rows.domain)], means], ignore_index=True)
 
-# %% ../../nbs/experiments/475_labelled.ipynb #db1a0a2b
+# %% ../../nbs/experiments/475_labelled.ipynb #829ae5d7
 def gains(
     scores, # of `run`, with those of the main experiment
     s:Settings, # resamples, seed
@@ -144,7 +144,7 @@ def gains(
     rows = contrasts(beside(scores), [(method, 'sft') for method in LOOKS if method in labelled], s)
     return rows.assign(cases=rows.a.map(labelled))
 
-# %% ../../nbs/experiments/475_labelled.ipynb #a729466a
+# %% ../../nbs/experiments/475_labelled.ipynb #365ba99b
 def shares(
     scores, # of `run`, with those of the main experiment
     p:Page, # the run
@@ -158,7 +158,7 @@ def shares(
     rows = rows.dropna(subset='whole')
     return rows.assign(share_usual=rows.usual/rows.paper, share_whole=rows.whole/rows.paper).reset_index()
 
-# %% ../../nbs/experiments/475_labelled.ipynb #b30ee98e
+# %% ../../nbs/experiments/475_labelled.ipynb #76c4dbc3
 JUDGED = {main: ('C04', 'C05a', 'C05b', 'C06a', 'C06b'), pareto: ('C11',)} # page -> claims
 _COUNTS = ['verdict', 'significant', 'against', 'cells', 'estimate', 'low', 'high']
 
@@ -172,7 +172,7 @@ def at_whole(
     rows = pd.concat([rows[rows.method != 'off_policy'], mine], ignore_index=True)
     return scores | dict(main=rows, validation=scores['validation'].assign(chosen=chosen))
 
-# %% ../../nbs/experiments/475_labelled.ipynb #26b0dc95
+# %% ../../nbs/experiments/475_labelled.ipynb #021196e1
 def verdicts(
     scores, # of `run`, with those of other pages
     p:Page, # the run
@@ -188,7 +188,7 @@ def verdicts(
             rows.append(pd.DataFrame(mine, columns=['id', *_COUNTS]).assign(size=size))
     return pd.concat(rows, ignore_index=True)
 
-# %% ../../nbs/experiments/475_labelled.ipynb #23f7f372
+# %% ../../nbs/experiments/475_labelled.ipynb #a8590105
 def labels_table(
     scores, # of `run`, with those of direct rewards
 ) -> pd.DataFrame: # method, domain, split, cases, lookups, different, joint
@@ -202,7 +202,7 @@ def labels_table(
     columns = ['method', 'domain', 'split', 'cases', 'lookups', 'different', 'joint']
     return pd.concat([mine, theirs])[columns].round(dict(lookups=0, different=0))
 
-# %% ../../nbs/experiments/475_labelled.ipynb #a6d282ff
+# %% ../../nbs/experiments/475_labelled.ipynb #685fb514
 def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint, Same and gains by labelled cases, shares of the paper's gain, claims at both sizes (ours)."
     cases = beside(scores)
@@ -220,7 +220,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
             'tab-labelled-claims': Table(verdicts(scores, p), both, ends),
             'tab-labelled-items': Table(labels_table(scores), 'Labels asked for, different items, Joint.')}
 
-# %% ../../nbs/experiments/475_labelled.ipynb #db04c610
+# %% ../../nbs/experiments/475_labelled.ipynb #92450c32
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
 
 def looks_of(names): return {x: Look(x, _COLOURS[i % 4], 'osv^'[i % 4]) for i, x in enumerate(names)}
@@ -236,7 +236,7 @@ def draw_gains(
     for r in rows.itertuples():
         whisker(ax, aside*r.cases, 100*r.estimate, 100*r.low, 100*r.high, seen, markersize=4)
 
-# %% ../../nbs/experiments/475_labelled.ipynb #58547e5a
+# %% ../../nbs/experiments/475_labelled.ipynb #e8c6f996
 def draw_draws(
     ax,     # matplotlib Axes
     scores, # of `run`, with those of the main experiment
@@ -251,7 +251,7 @@ def draw_draws(
     means = mine.groupby(['cases', 'draw']).joint.mean().reset_index()
     ax.plot(aside*means.cases, 100*(means.joint - sft), ls='', marker='.', ms=3, c=seen.colour, alpha=.6)
 
-# %% ../../nbs/experiments/475_labelled.ipynb #d8ec611b
+# %% ../../nbs/experiments/475_labelled.ipynb #209b7f69
 def plot_gains(
     scores, # of `run`, with those of the main experiment
     p:Page, # the run
@@ -277,7 +277,7 @@ def plot_gains(
     axes[0, -1].legend(handles=legend_of(*marks.values(), hollow), loc='center left', bbox_to_anchor=(1, .5))
     return fig
 
-# %% ../../nbs/experiments/475_labelled.ipynb #724fda7b
+# %% ../../nbs/experiments/475_labelled.ipynb #6ef9955f
 def plot_items(
     scores, # of `run`, with those of direct rewards
     p:Page, # the run
@@ -299,10 +299,10 @@ def plot_items(
     axes[0, -1].legend(handles=legend_of(*marks.values(), *kinds), loc='center left', bbox_to_anchor=(1, .5))
     return fig
 
-# %% ../../nbs/experiments/475_labelled.ipynb #3c5a4bf9
+# %% ../../nbs/experiments/475_labelled.ipynb #dea5c9dd
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Gain by labelled cases, and Joint by labelled items (ours)."
     return {'fig-labelled': plot_gains(scores, p), 'fig-labelled-items': plot_items(scores, p)}
 
-# %% ../../nbs/experiments/475_labelled.ipynb #2cd33f07
+# %% ../../nbs/experiments/475_labelled.ipynb #e30ce2ee
 def claims(scores, p): return [] # the ledger judges the paper's claims on the usual cases

@@ -2,25 +2,22 @@
 
 # %% auto #0
 __all__ = ['STRETCH', 'READS', 'SCORES', 'APART', 'LOOKS', 'COLUMNS', 'JUDGED', 'whole', 'make_labelled', 'score_part',
-           'items_labelled', 'count_items', 'run', 'beside', 'gains', 'shares', 'at_whole', 'verdicts', 'labels_table',
-           'table', 'looks_of', 'draw_gains', 'draw_draws', 'plot_gains', 'plot_items', 'plot', 'claims']
+           'count_items', 'run', 'beside', 'gains', 'shares', 'at_whole', 'verdicts', 'labels_table', 'table',
+           'plot_gains', 'plot_items', 'plot', 'claims']
 
 # %% ../../nbs/experiments/475_labelled.ipynb #699cda56
-from itertools import pairwise
+from importlib import import_module
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from ..candidates import Pool
-from . import main, pareto
-from .direct import paper_gain
+from .lib.curve import draw_gains, items_labelled, looks_of, paper_gain
 from .lib.parts import prefer_part, rows_of_part
 from ..ordering import Corpus
-from ..report.looks import BLUE, GREEN, ORANGE, PURPLE, Look, legend_of, whisker
-from ..report.report import Table, by_method, read_reported, with_hppo
+from ..report.looks import Look, legend_of
+from ..report.report import Table, by_method, with_hppo
 from ..report.verdicts import contrasts
-from ..retrieval import search
 from ..run.page import Page
 from ..run.pipeline import get_corpus, get_history, get_model, get_pool, preference_settings, save_run
 from ..run.stages import PARTS
@@ -76,25 +73,6 @@ def score_part(
     most = None if percent == 100 else p.s.density_cases # AUC takes more cases; only a claim needs it
     rows = p.score(corpus, {f'labelled_{percent}': get_model(s, stage, corpus.name)}, most=most)
     return rows.assign(cases=chosen.cases, draw=draw, step=chosen.step, kept=chosen.kept)
-
-# %% ../../nbs/experiments/475_labelled.ipynb #5022f86a
-def items_labelled(
-    corpus:Corpus, # of a domain
-    pool:Pool,     # n labelled cases
-    ends,          # ascending numbers of cases
-    k:int,         # items labelled around a candidate
-    block=1000,    # cases at a time
-) -> list:         # of numbers
-    "How many different items the labels of the first cases belong to."
-    seen, counts = np.zeros(len(corpus.items), bool), []
-    for start, end in pairwise((0, *ends)):
-        for i in range(start, end, block):
-            queries = pool.candidates[i:min(end, i + block)]
-            n, c, d = queries.shape
-            mine = np.repeat(pool.cases.sequence[i:i + n], c, axis=0)
-            seen[search(corpus.index, queries.reshape(n*c, d), k, exclude=mine)] = True
-        counts.append(int(seen.sum()))
-    return counts
 
 # %% ../../nbs/experiments/475_labelled.ipynb #dbb6cf00
 def count_items(
@@ -159,7 +137,7 @@ def shares(
     return rows.assign(share_usual=rows.usual/rows.paper, share_whole=rows.whole/rows.paper).reset_index()
 
 # %% ../../nbs/experiments/475_labelled.ipynb #76c4dbc3
-JUDGED = {main: ('C04', 'C05a', 'C05b', 'C06a', 'C06b'), pareto: ('C11',)} # page -> claims
+JUDGED = dict(main=('C04', 'C05a', 'C05b', 'C06a', 'C06b'), pareto=('C11',)) # page -> claims
 _COUNTS = ['verdict', 'significant', 'against', 'cells', 'estimate', 'low', 'high']
 
 def at_whole(
@@ -183,7 +161,8 @@ def verdicts(
     rows = []
     for size, found in dict(usual=scores, whole=at_whole(scores)).items():
         for page, wanted in JUDGED.items():
-            judged = {claim['id']: claim for claim in page.claims(kept(found), p)}
+            claims_of = import_module(f'modit.experiments.{page}').claims
+            judged = {claim['id']: claim for claim in claims_of(kept(found), p)}
             mine = [judged[x] for x in wanted if x in judged]
             rows.append(pd.DataFrame(mine, columns=['id', *_COUNTS]).assign(size=size))
     return pd.concat(rows, ignore_index=True)
@@ -220,52 +199,22 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
             'tab-labelled-claims': Table(verdicts(scores, p), both, ends),
             'tab-labelled-items': Table(labels_table(scores), 'Labels asked for, different items, Joint.')}
 
-# %% ../../nbs/experiments/475_labelled.ipynb #92450c32
-_COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
-
-def looks_of(names): return {x: Look(x, _COLOURS[i % 4], 'osv^'[i % 4]) for i, x in enumerate(names)}
-
-def draw_gains(
-    ax,    # matplotlib Axes
-    rows,  # of `gains`, of one split and domain
-    seen,  # Look of the domain
-    aside=1., # factor of the places
-):
-    "The gain over the number of labelled cases, with its intervals."
-    ax.plot(aside*rows.cases, 100*rows.estimate, c=seen.colour, marker='', lw=.8)
-    for r in rows.itertuples():
-        whisker(ax, aside*r.cases, 100*r.estimate, 100*r.low, 100*r.high, seen, markersize=4)
-
-# %% ../../nbs/experiments/475_labelled.ipynb #e8c6f996
-def draw_draws(
-    ax,     # matplotlib Axes
-    scores, # of `run`, with those of the main experiment
-    split:str,  # item or pattern
-    domain:str, # domain
-    seen,   # Look of the domain
-    aside=1., # factor of the places
-):
-    "The mean gain of every draw, as a dot."
-    sft = scores['main'].query('method == "sft" and domain == @domain and split == @split').joint.mean()
-    mine = scores['labelled'].query('domain == @domain and split == @split')
-    means = mine.groupby(['cases', 'draw']).joint.mean().reset_index()
-    ax.plot(aside*means.cases, 100*(means.joint - sft), ls='', marker='.', ms=3, c=seen.colour, alpha=.6)
-
 # %% ../../nbs/experiments/475_labelled.ipynb #209b7f69
 def plot_gains(
     scores, # of `run`, with those of the main experiment
     p:Page, # the run
 ):          # matplotlib Figure
     "Gain over SFT by labelled cases, beside the paper's (fig-labelled, ours)."
-    rows, paper = gains(scores, p.s), paper_gain(p).set_index(['split', 'domain']).gain
-    marks, most = looks_of(rows.domain.unique()), whole(p.s).hppo_cases
+    rows = gains(scores, p.s)
+    paper = paper_gain(p).set_index(['split', 'domain']).gain
+    marks = looks_of(rows.domain.unique())
+    most = whole(p.s).hppo_cases
     fig, axes = plt.subplots(1, len(p.splits), figsize=(7.5, 2.9), sharey=True, squeeze=False)
     for ax, split in zip(axes[0], p.splits, strict=True):
         ax.axhline(0, c='0.6', lw=.8, zorder=0)
         for i, name in enumerate(marks):
             mine = rows[(rows.split == split) & (rows.domain == name)]
             draw_gains(ax, mine, marks[name], 1.04**i)
-            draw_draws(ax, scores, split, name, marks[name], 1.04**i)
             theirs = paper.get((split, name), np.nan)
             ax.plot(1.3*1.04**i*most, theirs, **marks[name]._replace(filled=False).style)
         places = sorted({*rows.cases, most})

@@ -6,7 +6,7 @@
 __all__ = ['DIRECTIONS', 'SEEN', 'classifier_weights', 'Compass', 'compass', 'contrast', 'around', 'frame', 'framed', 'Rule',
            'invariants', 'Lesson', 'lesson', 'rule_loss', 'standardise', 'learn_rule', 'follow']
 
-# %% ../nbs/188_rule.ipynb #9cc789ff
+# %% ../nbs/188_rule.ipynb #ea774dbe
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +26,7 @@ from .sphere import normalize
 from .store import stream
 from .training import fit
 
-# %% ../nbs/188_rule.ipynb #1dde9630
+# %% ../nbs/188_rule.ipynb #9da95ec2
 def classifier_weights(
     corpus:Corpus, # of a domain
     s:Settings,    # seed
@@ -39,7 +39,7 @@ def classifier_weights(
     model = LogisticRegression(max_iter=1000).fit(corpus.items[rows], corpus.labels[rows])
     return model.coef_[0].astype(np.float32)
 
-# %% ../nbs/188_rule.ipynb #5084a8ca
+# %% ../nbs/188_rule.ipynb #cff684fc
 @dataclass
 class Compass:
     "What a domain tells a rule: its labelled items and two directions."
@@ -49,7 +49,7 @@ class Compass:
     classifier: np.ndarray # (d,) unit, of a logistic regression
     many: int              # items around the seeds that are looked at, as many as a pattern has
 
-# %% ../nbs/188_rule.ipynb #761f1c30
+# %% ../nbs/188_rule.ipynb #55dd08b8
 def compass(
     corpus:Corpus, # of a domain
     s:Settings,    # clusters, seed
@@ -59,10 +59,10 @@ def compass(
     >>> here = modit.compass(corpus, s)
     """
     known = rewarded_items(corpus, replace(s, reward_items='train'))
-    probe, classifier = map(normalize, (corpus.probe.astype(np.float32), classifier_weights(corpus, s)))
-    return Compass(corpus, known, probe, classifier, len(corpus.items)//s.of('clusters', corpus.name))
+    fixed = map(normalize, (corpus.probe.astype(np.float32), classifier_weights(corpus, s)))
+    return Compass(corpus, known, *fixed, len(corpus.items)//s.of('clusters', corpus.name))
 
-# %% ../nbs/188_rule.ipynb #6a45ea47
+# %% ../nbs/188_rule.ipynb #9a09342b
 def contrast(
     items, # (n, d)
     up,    # (n,) bool
@@ -72,7 +72,7 @@ def contrast(
     if not (up.any() and down.any()): return np.zeros(items.shape[1], np.float32)
     return items[up].mean(0) - items[down].mean(0)
 
-# %% ../nbs/188_rule.ipynb #dc8b503c
+# %% ../nbs/188_rule.ipynb #d1b8698a
 def around(
     here:Compass, # of the domain
     ids,          # (many,) the items around the seeds, nearest first
@@ -93,7 +93,7 @@ def around(
         shares += [right.mean(), wrong.mean()]
     return np.array(found, np.float32), np.array(shares, np.float32)
 
-# %% ../nbs/188_rule.ipynb #c6c3d19a
+# %% ../nbs/188_rule.ipynb #d565d079
 def frame(
     here:Compass, # of the domain
     cases:Cases,  # n
@@ -110,10 +110,9 @@ def frame(
             may = (hidden is None or not hidden[case]) | (corpus.pattern[ids] != cases.pattern[case])
             found.append(around(here, ids, here.known[ids] & may))
     vectors, shares = map(np.stack, zip(*found, strict=True))
-    seeds = corpus.items[cases.prefix].astype(np.float32)
-    return framed(here, mean.astype(np.float32), seeds, vectors, shares)
+    return framed(here, mean, corpus.items[cases.prefix], vectors, shares)
 
-# %% ../nbs/188_rule.ipynb #19b03b13
+# %% ../nbs/188_rule.ipynb #fe5af22e
 def framed(
     here:Compass, # of the domain
     mean,         # (n, d) the seeds' average, of length one
@@ -123,16 +122,15 @@ def framed(
 ) -> dict:        # tensors of `frame`
     "What `around` found, with the seeds and the fixed directions."
     middle = seeds.mean(1)
-    own = middle[:, None] - vectors[:, :2]
-    raw = np.concatenate([own, vectors[:, 2:]], 1)
+    raw = np.concatenate([middle[:, None] - vectors[:, :2], vectors[:, 2:]], 1)
     fixed = np.broadcast_to(np.stack([here.probe, here.classifier]), (len(mean), 2, mean.shape[1]))
     measured = np.concatenate([middle[:, None], vectors[:, :2], raw], 1)
     numbers = np.concatenate([np.linalg.norm(measured, axis=2), shares], 1)
     arrays = dict(mean=mean, seeds=seeds, directions=np.concatenate([raw, fixed], 1), numbers=numbers)
-    rows = {name: torch.from_numpy(x) for name, x in arrays.items()}
+    rows = {name: torch.from_numpy(x.astype(np.float32)) for name, x in arrays.items()}
     return rows | dict(directions=normalize(rows['directions'])) # a tensor's zeros stay zeros
 
-# %% ../nbs/188_rule.ipynb #0928a762
+# %% ../nbs/188_rule.ipynb #1971df5d
 DIRECTIONS = ('own', 'near', 'tilt', 'labelled', 'labelled near', 'probe', 'classifier') # of `frame`
 SEEN = 28 + 12 # inner products among the average and seven directions; numbers of `frame`
 
@@ -150,7 +148,7 @@ class Rule(nn.Module):
         self.register_buffer('centre', torch.zeros(SEEN + 8))
         self.register_buffer('spread', torch.ones(SEEN + 8))
 
-# %% ../nbs/188_rule.ipynb #a8dd15a0
+# %% ../nbs/188_rule.ipynb #719db956
 def invariants(
     rows:dict, # of `frame`
 ):             # (n, SEEN) of the case, (n, m, 8) of each seed
@@ -160,7 +158,7 @@ def invariants(
     among = (vectors @ vectors.mT)[:, a, b]
     return torch.cat([among, rows['numbers']], 1), rows['seeds'] @ vectors.mT
 
-# %% ../nbs/188_rule.ipynb #5b5ecc06
+# %% ../nbs/188_rule.ipynb #7657f23f
 @patch
 def coefficients(self:Rule,
     rows:dict, # of `frame`
@@ -172,7 +170,7 @@ def coefficients(self:Rule,
     weights = self.seeds(seen)[..., 0]
     return self.directions(seen[:, 0, :SEEN]), weights - weights.mean(1, keepdim=True)
 
-# %% ../nbs/188_rule.ipynb #8618f39e
+# %% ../nbs/188_rule.ipynb #2927bc58
 @patch
 def forward(self:Rule,
     rows:dict, # of `frame`
@@ -182,7 +180,7 @@ def forward(self:Rule,
     moved = (lengths[..., None]*rows['directions']).sum(1) + (weights[..., None]*rows['seeds']).mean(1)
     return normalize(rows['mean'] + moved)
 
-# %% ../nbs/188_rule.ipynb #674666ed
+# %% ../nbs/188_rule.ipynb #58c72ed2
 @dataclass
 class Lesson:
     "Training cases of a domain, with all that a rule needs."
@@ -191,7 +189,7 @@ class Lesson:
     looks: Looks
     s: Settings  # k, direct_look, direct_temperature, hppo_batch, seed
 
-# %% ../nbs/188_rule.ipynb #570ea941
+# %% ../nbs/188_rule.ipynb #fd86c579
 def lesson(
     here:Compass,  # of a domain
     s:Settings,    # direct_*, hppo_cases, hppo_batch, seed
@@ -204,14 +202,15 @@ def lesson(
     corpus = here.corpus
     rng = stream(s.seed, 'lesson', corpus.name)
     cases = training_cases(corpus, min(s.hppo_cases, most), s, 'hppo', 1)
-    labels = np.asarray(corpus.labels[np.arange(len(corpus.role))], bool)
-    positive = labels & (corpus.role == ROLES.index('train'))
-    shown = rng.random(len(positive)) < .5
+    positive = np.flatnonzero(corpus.role == ROLES.index('train')) # of them only labels are asked for
+    positive = positive[np.asarray(corpus.labels[positive], bool)]
+    shown = rng.random(len(corpus.role))[positive] < .5
     hidden = rng.random(len(cases)) < .5
-    rows = frame(replace(here, known=here.known & ~(positive & ~shown)), cases, hidden)
-    return Lesson(cases, rows, Looks(corpus, here.known & ~(positive & shown)), s)
+    told, sought = here.known.copy(), here.known.copy()
+    told[positive[~shown]] = sought[positive[shown]] = False
+    return Lesson(cases, frame(replace(here, known=told), cases, hidden), Looks(corpus, sought), s)
 
-# %% ../nbs/188_rule.ipynb #aa3dafd0
+# %% ../nbs/188_rule.ipynb #cc865997
 def rule_loss(
     rule,      # to be trained
     rows:dict, # a batch of a lesson's vectors, with its places `case`
@@ -224,7 +223,7 @@ def rule_loss(
     scores = (torch.from_numpy(of.looks.corpus.items[ids]).to(q) @ q[..., None])[..., 0]
     return -soft_joint(scores, torch.from_numpy(wanted).to(scores), of.s.k, of.s.direct_temperature).mean()
 
-# %% ../nbs/188_rule.ipynb #2bc6d285
+# %% ../nbs/188_rule.ipynb #d8c72b67
 def standardise(
     rule:Rule,    # changed in place
     lessons:list, # of Lesson
@@ -237,7 +236,7 @@ def standardise(
         rule.centre[at] = values.mean(0)
         rule.spread[at] = values.std(0).clamp_min(1e-3)
 
-# %% ../nbs/188_rule.ipynb #4b7e21b2
+# %% ../nbs/188_rule.ipynb #49f276d1
 def learn_rule(
     lessons:list,  # of Lesson, taken in turn
     steps:int=150, # optimiser steps
@@ -263,7 +262,7 @@ def learn_rule(
     fit(rule, loss, batch, steps, lr, replace(s, warmup_ratio=.05), micro=s.hppo_batch, name='rule')
     return rule
 
-# %% ../nbs/188_rule.ipynb #c504589c
+# %% ../nbs/188_rule.ipynb #5f12c6c3
 def follow(
     rule:Rule,    # trained
     here:Compass, # of the domain of the cases, which need not be one of the lessons

@@ -244,7 +244,7 @@ def plot_items(
                 ax.plot(part.different/1000, 100*part.joint, ms=4, **style)
         ax.set(xlabel='different items labelled (thousands)', title=f'{split} split')
     axes[0, 0].set_ylabel('Joint (%)')
-    kinds = Look('HPPO', '0.3', 'o'), Look('Direct', '0.3', 'o', False)
+    kinds = Look('HPPO (line)', '0.3', 'o'), Look('Direct (dashed)', '0.3', 'o', False)
     axes[0, -1].legend(handles=legend_of(*marks.values(), *kinds), loc='center left', bbox_to_anchor=(1, .5))
     return fig
 

@@ -79,7 +79,10 @@ def lengths_of(
 # %% ../../nbs/experiments/367_rule.ipynb #fd5ce547
 READS = ('main', 'validation', 'baselines', 'own_direction')
 SCORES = ('rule', 'rule_new', 'rule_lengths', 'rule_facts')
-LOOKS = {'rule': ('Rule', 'vermillion', 'D'), 'alone': ('Direct alone', 'purple', 's')}
+LOOKS = {
+    'rule': ('Rule', 'vermillion', 'D'),
+    'alone': ('Direct alone', 'purple', 's'),
+    'reranked': ('Classifier', 'yellow', 'v')}
 _KEYS = ['domain', 'split', 'case', 'pattern', 'method']
 
 def run(

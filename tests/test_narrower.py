@@ -66,4 +66,5 @@ def test_means_over_cases_are_computed_again(untrained):
     p, cut = (open_page('direct', profile='mini', **more) for more in (LESS, dict(domains=['D1'])))
     means = read_cases(figures_dir(p.s), 'direct_draws')
     assert 'case' not in means and {*means.split} == {'item', 'pattern'}
-    with redirect_stdout(io.StringIO()): assert p.part() == {} and {*cut.part()} == {'direct', 'direct_draws', 'direct_new'}
+    with redirect_stdout(io.StringIO()):
+        assert p.part() == {} and {*cut.part()} == {'direct', 'direct_draws', 'direct_new'}

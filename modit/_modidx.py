@@ -598,8 +598,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                      'modit/experiments/direct.py'),
                                           'modit.experiments.direct.new_table': ( 'experiments/direct.html#new_table',
                                                                                   'modit/experiments/direct.py'),
-                                          'modit.experiments.direct.paper_gain': ( 'experiments/direct.html#paper_gain',
-                                                                                   'modit/experiments/direct.py'),
                                           'modit.experiments.direct.plot': ('experiments/direct.html#plot', 'modit/experiments/direct.py'),
                                           'modit.experiments.direct.run': ('experiments/direct.html#run', 'modit/experiments/direct.py'),
                                           'modit.experiments.direct.same_kept': ( 'experiments/direct.html#same_kept',

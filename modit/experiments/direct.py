@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['POLICIES', 'READS', 'SCORES', 'LOOKS', 'COLUMNS', 'NEW', 'SHOWN', 'settings_for', 'scored_draw', 'answers_of', 'run',
-           'beside', 'new_table', 'labels_table', 'table', 'paper_gain', 'plot', 'same_kept', 'claims']
+           'beside', 'new_table', 'labels_table', 'table', 'plot', 'same_kept', 'claims']
 
 # %% ../../nbs/experiments/365_direct.ipynb #63fb1226
 from dataclasses import replace
@@ -13,6 +13,7 @@ import pandas as pd
 from ..anchored import anchored
 from ..direct import Looks, climb
 from ..evaluation import average_pool, serve
+from .lib.curve import paper_gain
 from .lib.further import new_items, untrained
 from ..ordering import Corpus
 from ..report.ledger import judge, threshold_claim
@@ -152,14 +153,6 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 
 # %% ../../nbs/experiments/365_direct.ipynb #ada8f07d
 SHOWN = ('average', 'hppo', 'average_own', 'alone', 'direct')
-
-def paper_gain(
-    p:Page, # domains, splits
-) -> pd.DataFrame: # domain, split, gain
-    "The paper's HPPO minus its SFT, in points of Joint (tab:main)."
-    wide = read_reported('tab-main').pivot(index=['domain', 'split'], columns='method', values='joint')
-    gain = (100*(wide.hppo - wide.sft)).rename('gain').reset_index()
-    return gain[gain.domain.isin(p.domains) & gain.split.isin(p.splits)]
 
 # %% ../../nbs/experiments/365_direct.ipynb #884138e7
 def plot(scores:dict, p:Page) -> dict: # label -> Figure

@@ -4,7 +4,7 @@
 __all__ = ['REACHES', 'STEPS', 'READS', 'SCORES', 'LOOKS', 'COLUMNS', 'begin', 'reached', 'oracle', 'joint_among', 'reach_of',
            'run', 'table', 'plot', 'claims']
 
-# %% ../../nbs/experiments/371_reach.ipynb #b5e71c33
+# %% ../../nbs/experiments/371_reach.ipynb #4ce86de2
 from functools import partial
 
 import numpy as np
@@ -25,7 +25,7 @@ from ..run.pipeline import get_corpus
 from ..sphere import normalize
 from ..store import stream
 
-# %% ../../nbs/experiments/371_reach.ipynb #2619c94c
+# %% ../../nbs/experiments/371_reach.ipynb #2c2449f3
 REACHES = ('lengths', 'family', 'free')
 
 def begin(
@@ -39,7 +39,7 @@ def begin(
     if reach == 'family': return [lengths, weights]
     with torch.no_grad(): return [rule(rows)]
 
-# %% ../../nbs/experiments/371_reach.ipynb #700b39e8
+# %% ../../nbs/experiments/371_reach.ipynb #92d583cc
 def reached(
     reach,     # of REACHES
     rows:dict, # of `frame`
@@ -54,7 +54,7 @@ def reached(
         moved = moved + (weights[..., None]*rows['seeds']).mean(1)
     return normalize(rows['mean'] + moved)
 
-# %% ../../nbs/experiments/371_reach.ipynb #12886323
+# %% ../../nbs/experiments/371_reach.ipynb #fb8bd69d
 STEPS = 60
 
 def oracle(
@@ -80,7 +80,7 @@ def oracle(
         optimiser.step()
     with torch.no_grad(): return reached(reach, rows, chosen).numpy()
 
-# %% ../../nbs/experiments/371_reach.ipynb #725a38e6
+# %% ../../nbs/experiments/371_reach.ipynb #e3151916
 def joint_among(
     queries,       # (n, d) unit
     corpus:Corpus, # of the cases
@@ -92,7 +92,7 @@ def joint_among(
     ids = nearest(corpus, queries, k, allowed, cases.sequence)
     return score_queries(ids, corpus.labels, corpus.pattern, cases.pattern).joint.to_numpy()
 
-# %% ../../nbs/experiments/371_reach.ipynb #4be2b6b5
+# %% ../../nbs/experiments/371_reach.ipynb #91ccc7e5
 READS = ('own_direction', 'main')
 SCORES = ('reach',)
 LOOKS = {
@@ -111,7 +111,7 @@ def reach_of(
     here = compass(corpus, p.s)
     rule, rows = learn_rule([lesson(here, p.s)]), frame(here, cases)
     seen = stream(p.s.seed, 'half', corpus.name).random(len(corpus.items)) < .5
-    own = untrained(p, corpus)['average_own'](cases)
+    own = untrained(p, corpus, split)['average_own'](cases)
     with torch.no_grad(): queries = dict(average=average_pool(corpus, cases), average_own=own, rule=rule(rows).numpy())
     best = partial(oracle, corpus=corpus, cases=cases, rule=rule, rows=rows, seen=seen, s=p.s)
     queries |= {reach: best(reach) for reach in REACHES}
@@ -119,7 +119,7 @@ def reach_of(
     found = found.assign(domain=corpus.name, split=split, case=range(len(found)), pattern=cases.pattern)
     return found.melt(['domain', 'split', 'case', 'pattern'], var_name='method', value_name='joint')
 
-# %% ../../nbs/experiments/371_reach.ipynb #88bd11a5
+# %% ../../nbs/experiments/371_reach.ipynb #7fa179f4
 def run(
     p:Page, # the run
 ) -> dict:  # reach: per-case scores
@@ -127,7 +127,7 @@ def run(
     rows = [reach_of(p, get_corpus(p.s, name), split) for name in p.domains for split in p.splits]
     return dict(reach=pd.concat(rows, ignore_index=True))
 
-# %% ../../nbs/experiments/371_reach.ipynb #333844b6
+# %% ../../nbs/experiments/371_reach.ipynb #0ff35386
 COLUMNS = ('average', 'average_own', *LOOKS)
 
 def table(scores:dict, p:Page) -> dict: # label -> Table
@@ -141,7 +141,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
             'tab-reach-gain': Table(gain[kept], f"Joint minus the rule's, in points, with 95% intervals. {words}",
                                     ('estimate', 'low', 'high'))}
 
-# %% ../../nbs/experiments/371_reach.ipynb #e20e25be
+# %% ../../nbs/experiments/371_reach.ipynb #508509fd
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint minus the rule's, with intervals (ours)."
     shown = [m for m in COLUMNS if m != 'rule']
@@ -149,5 +149,5 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     looks = {m: look(m) for m in shown}
     return {'fig-reach': split_panels(rows, p.domains, p.splits, 'Joint minus rule\n(points)', looks)}
 
-# %% ../../nbs/experiments/371_reach.ipynb #ede0ad65
+# %% ../../nbs/experiments/371_reach.ipynb #863cd723
 def claims(scores, p): return [] # the tables have the intervals

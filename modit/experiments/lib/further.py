@@ -34,11 +34,12 @@ def joint_of_new(
 def untrained(
     p:Page,        # the run
     corpus:Corpus, # of a domain
+    split='item',  # whose lengths are taken
 ) -> dict:         # method -> function from Cases to queries (n, d)
-    "Averaging, and the moved average with the lengths that its own page chose for items."
+    "Averaging, and the moved average with the lengths that its own page chose."
     name = corpus.name
     moved = p.read_other('own_direction')
-    own = moved[(moved.method == 'average_own') & (moved.domain == name) & (moved.split == 'item')].iloc[0]
+    own = moved[(moved.method == 'average_own') & (moved.domain == name) & (moved.split == split)].iloc[0]
     directions = own_directions(corpus, len(corpus.items)//p.s.of('clusters', name))
     def probe(cases, step): return steer(average_pool(corpus, cases), corpus, step)
     def along(cases): return along_own(probe, directions)(cases, own.own, step=own.step)

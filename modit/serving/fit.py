@@ -27,10 +27,11 @@ from .bundle import check_backbone, find_items, free_for_model
 from .card import (gain_words, held_out_words, in_cases, metrics_of, metrics_table, model_card,
                                 seen_words, table_notes, verdict_words)
 from .equal import copies_words
+from .learned import unseen_items
 from .proposal import FEW, settings_of
 from .retriever import Retriever, stored_retriever
 from .rivals import (choose_depth, choose_moves, classifier_scores, forecast_rows, moved,
-                                  only_moves, parts_of, reranked, unseen_items, validation_cases)
+                                  only_moves, parts_of, reranked, validation_cases)
 from .shape import split_options
 from ..settings import Settings, override, require
 from ..store import fingerprint, runs_dir
@@ -38,12 +39,20 @@ from ..training import on_main, processes
 from ..variants import VARIANTS
 
 # %% ../../nbs/serving/258_fit.ipynb #c006
-def _ways(retriever, split, asked):
-    "How each measured query is made: name -> weight of the policy (share), lengths of two moves (step, own)."
-    moves = retriever.about['moves']
-    ways = dict(untrained=only_moves(moves['untrained'][split]))
-    if retriever.model: ways |= dict(policy={}, served=only_moves(moves['served'][split]))
-    return ways | (dict(asked=only_moves(moves['served'][split]) | asked) if asked else {})
+def _ways(retriever, corpus, s, split, asked):
+    "The queries of each measured way on the cases of a split: name -> (n, d); and these cases."
+    cases = sample_cases(corpus, split, s.density_cases, s)
+    moves = {way: rows[split] for way, rows in retriever.about['moves'].items()}
+    ways = dict(average=dict(share=0.), untrained=only_moves(moves['untrained']))
+    if retriever.model: ways |= dict(policy={}, served=only_moves(moves['served']))
+    if asked: ways |= dict(asked=only_moves(moves['served']) | asked)
+    parts = parts_of(corpus, cases, s, retriever.model)
+    found = {name: moved(**parts, **how) for name, how in ways.items()}
+    if 'rule' not in moves: return found, cases
+    rule = retriever.rule_over(corpus)(cases)
+    last = {name: found.pop(name) for name in ('served', 'asked') if name in found}
+    if moves['served'].get('rule'): last['served'] = rule
+    return found | dict(rule=rule) | last, cases
 
 # %% ../../nbs/serving/258_fit.ipynb #c006b
 def _scored_lists(lists, corpus, cases, split):
@@ -62,13 +71,10 @@ def _score_model(retriever, corpus, s, classifier, asked=None):
     scores = classifier_scores(corpus, s)
     rows = []
     for split in ('item', 'pattern'):
-        cases = sample_cases(corpus, split, s.density_cases, s)
-        parts = parts_of(corpus, cases, s, retriever.model)
-        def found(how, cases=cases, parts=parts):
-            return search(corpus.index, moved(**parts, **how), s.k, exclude=cases.sequence)
-        lists = dict(average=found(dict(share=0.)))
-        lists['classifier'] = reranked(corpus, cases, scores, classifier[split]['depth'])[:, :s.k]
-        lists |= {name: found(how) for name, how in _ways(retriever, split, asked).items()}
+        ways, cases = _ways(retriever, corpus, s, split, asked)
+        lists = {name: search(corpus.index, x, s.k, exclude=cases.sequence) for name, x in ways.items()}
+        sorts = reranked(corpus, cases, scores, classifier[split]['depth'])[:, :s.k]
+        lists = dict(average=None, classifier=sorts) | lists # in this order
         rows.append(_scored_lists(lists, corpus, cases, split))
     return pd.concat(rows, ignore_index=True)
 
@@ -110,7 +116,7 @@ _BEFORE = dict(alone=(), sft=(), direct=('sft',)) # stages of a domain before th
 def _todo(s, stage):
     "Stages and domains to make for the models of all domains, parents first."
     shared = [] if stage == 'alone' else [('pretrained', None), ('cpt', None)]
-    own = (*_BEFORE.get(stage, ('sft', 'pool')), stage)
+    own = ('rule', *_BEFORE.get(stage, ('sft', 'pool')), stage)
     return [('corpus', d) for d in s.domains] + shared + [(x, d) for d in s.domains for x in own]
 
 # %% ../../nbs/serving/258_fit.ipynb #c024m
@@ -154,17 +160,19 @@ def _scored(retriever, s):
     corpus = get_corpus(s, name)
     named = getattr(get_domain(s, name), 'pattern', None) is not None
     stage = retriever.about['stage']
+    rule = retriever.rule_over(corpus)
     direct = stage in ('alone', 'direct') # whose history counts the labels
     classifier = on_main(lambda: choose_depth(corpus, s, classifier_scores(corpus, s)))
     metrics = on_main(lambda: metrics_of(_score_model(retriever, corpus, s, classifier)))
     data = dict(positive=round(float(corpus.attribute.mean()), 6), share=s.heldout_items,
                 company=[x for x in s.domains if x != name and stage != 'alone'],
                 labels=get_rows(s, name, stage)[-1]['different'] if direct else None,
+                known=len(retriever.facts['rule.labels']),
                 proxies='those that its table names' if named else
                         'clusters of k-means, which stand in for kinds',
                 patterns=s.of('clusters', name), held=s.of('heldout_clusters', name),
                 valid=s.of('valid_clusters', name))
-    held = on_main(lambda: forecast_rows(corpus, s, retriever.about, retriever.model))
+    held = on_main(lambda: forecast_rows(corpus, s, retriever.about, retriever.model, rule))
     about = retriever.about | dict(data=data, split_key=_split_key(corpus), metrics=metrics,
                                    classifier=classifier, forecast_test=held)
     scored = replace(retriever, about=about)
@@ -193,11 +201,13 @@ def fit_settings(
     return s
 
 # %% ../../nbs/serving/258_fit.ipynb #d032
-def _gain_line(about, seconds): # of training, 0 for a policy that was there already
+def _gain_line(about, seconds): # of training, 0 for what was there already
     labels = about['data']['labels']
     asked = '' if labels is None else f' and asked for the labels of {labels:,} different items'
     took = f'took {seconds:.0f} s' if seconds else 'was done before'
-    return f'{gain_words(about)}; training {took}{asked}'
+    ruled = any(row.get('rule') for row in about['moves']['served'].values())
+    rule = f'; the rule that is served knows the labels of {about["data"]["known"]:,} items' if ruled else ''
+    return f'{gain_words(about)}; training {took}{asked}{rule}'
 
 # %% ../../nbs/serving/258_fit.ipynb #c029
 def fit(

@@ -79,10 +79,12 @@ def over(
     cls:Learned,
     facts:dict,    # of a model
     goods,         # with items (N, d) and an index: a Corpus or a Catalogue
-    labels,        # (N,) of `labels_of`
+    catalogue,     # the same items, with their ids
     patterns:int,  # of the domain
-) -> Learned:
+) -> Learned:      # None for a model without a rule
     "The rule of a model; raises `ValueError` for weights of another shape."
+    if 'rule.labels' not in facts: return None
+    labels = labels_of(facts, catalogue.ids, catalogue.items)
     rule = Rule()
     weights = {name: torch.from_numpy(facts[f'rule.{name}']) for name in rule.state_dict()}
     fits = all(x.shape == weights[name].shape for name, x in rule.state_dict().items())

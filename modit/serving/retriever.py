@@ -22,19 +22,21 @@ from ..model import MODiT
 from ..ordering import order_sequences, trained_patterns
 from ..patterns import nearest_centroid
 from ..retrieval import check_embeddings
-from ..run.pipeline import get_corpus, get_domain, get_model
+from ..run.pipeline import get_corpus, get_domain, get_model, make_stage
 from ..run.stages import stage_key
 from .bundle import corpus_facts, drift, find_items, read_bundle, save_bundle, settings_alone
 from .card import moves_words
 from .catalogue import Catalogue, items_key, make_catalogue, read_items
 from .equal import average, direction
 from .forecast import list_forecast
+from .learned import Learned, rule_facts
 from .names import ids_or_vectors, what_they_are
 from .proposal import settings_of
 from .shape import number_in, query_parts, score_parts, shaped_list, split_options, with_feedback
-from .rivals import LEAST, only_moves, served_facts
+from .rivals import LEAST, only_moves, served_by, served_facts
 from .where import known
 from ..settings import Settings, require
+from ..store import load_arrays
 from ..training import on_main
 
 # %% ../../nbs/serving/257_retriever.ipynb #c008
@@ -59,6 +61,12 @@ class Retriever:
     @property
     def patterns(self) -> np.ndarray: # (C,) numbers, or names where they were given
         return np.array(self.about.get('patterns') or range(len(self.facts['centroids'])))
+
+    def rule_over(self, goods) -> Learned: # the catalogue, or a corpus of its items; None: there is no rule
+        return Learned.over(self.facts, goods, self.catalogue, self.settings.clusters[0])
+
+    @cached_property
+    def rule(self): return self.rule_over(self.catalogue)
 
     @cached_property
     def modulations(self) -> list: return step_modulations(self.model, self.settings.ode_steps)
@@ -91,11 +99,16 @@ def stored_retriever(
     "The retriever of a stage, trained if it is not there yet."
     corpus = get_corpus(s, name)
     model = get_model(s, stage, name).cpu() if stage else None
-    made = make_catalogue(read_items(s.of('folders', name)) if s.folders else get_domain(s, name), s.index)
+    folder = s.of('folders', name) if s.folders else None
+    goods = make_catalogue(read_items(folder) if folder else get_domain(s, name), s.index)
+    facts = corpus_facts(corpus)
+    if stage: facts |= rule_facts(load_arrays(make_stage(s, 'rule', name))[0], goods.ids, goods.items)
+    made = Retriever(settings_alone(s, name), model, facts, {}, catalogue=goods)
     about = dict(stage=stage, key=stage_key(s, stage or 'corpus', name), items=len(corpus.items),
-                 items_key=items_key(made), patterns=sorted({*map(str, made.columns.get('pattern', ()))}),
-                 trained=trained_patterns(corpus, s), **on_main(lambda: served_facts(corpus, s, model)))
-    return Retriever(settings_alone(s, name), model, corpus_facts(corpus), about, catalogue=made)
+                 items_key=items_key(goods), patterns=sorted({*map(str, goods.columns.get('pattern', ()))}),
+                 trained=trained_patterns(corpus, s),
+                 **on_main(lambda: served_facts(corpus, s, model, made.rule_over(corpus))))
+    return replace(made, about=about)
 
 # %% ../../nbs/serving/257_retriever.ipynb #c014
 @patch
@@ -151,11 +164,11 @@ def queries(
 # %% ../../nbs/serving/257_retriever.ipynb #c025n
 @patch
 def _moves(self:Retriever, x, given):
-    "Split and moves of seeds (n, d): given moves, else those chosen on validation; warns of a new kind."
+    "Split and moves of seeds (n, d), or the rule: as given, else as validation chose; warns of a new kind."
     near, = nearest_centroid(average(x)[None], self.facts['centroids'])
     split = 'item' if near in self.about['trained'] else 'pattern'
     chosen = self.about['moves']['served'][split]
-    moves = only_moves(chosen) | given
+    moves = served_by(chosen, given)
     if not self.model or split == 'item': return split, moves
     pattern = f'pattern {self.patterns[near]}, which {self.name} was not trained on'
     warnings.warn(f'the seeds are nearest to {pattern}; {moves_words(moves, chosen)}', stacklevel=5)
@@ -163,14 +176,14 @@ def _moves(self:Retriever, x, given):
 
 # %% ../../nbs/serving/257_retriever.ipynb #c025q
 @patch
-def _parts(self:Retriever, x, rows, scale=None, share=1., step=0., own=0.):
+def _parts(self:Retriever, x, rows, scale=None, share=1., step=0., own=0., rule=False):
     "The vectors whose sum is the query of the seeds."
     mean = away = average(x)[None]
+    def near(): return self.catalogue.surroundings(mean, x, rows, len(self.facts['centroids']))
+    if rule: return self.rule.parts(x, near())
     query = self.queries([x], scale) if share or (scale is not None and not self.model) else mean
     if own:
-        n = max(1, min((many := len(self.catalogue.ids))//len(self.facts['centroids']), many - len(x)))
-        around = self.catalogue.items[self.catalogue.nearest(mean, n, x, rows)[1]].mean(0)
-        away = direction(x.mean(0), around)[None]
+        away = direction(x.mean(0), self.catalogue.items[near()].mean(0))[None]
         if not away.any(): warnings.warn('own: the items around the seeds equal them; no move', stacklevel=4)
     probe = direction(self.facts['probe'], least=LEAST)
     return query_parts(mean[0], query[0], probe, away[0], share, step, own)
@@ -182,8 +195,9 @@ def _question(self:Retriever, seeds, scale, options):
     x, rows = self.seed_vectors(seeds)
     shape, given = split_options(options)
     split, moves = self._moves(x, given)
-    require(self.catalogue or not (shape or moves['own']), f'{self.name}: no items; load it with items')
-    if moves['share'] and len(x) > self.settings.prefix_len:
+    needed = shape or moves.get('own') or 'rule' in moves
+    require(self.catalogue or not needed, f'{self.name}: no items; load it with items')
+    if moves.get('share') and len(x) > self.settings.prefix_len:
         read = self._reading_order(x)
         names = [self.catalogue.ids[rows[i]] if rows[i] >= 0 else f'vector {i}' for i in read]
         choice = f'{len(x)} seeds, and {self.name} reads {len(read)}: evenly spaced by density'
@@ -231,7 +245,7 @@ def expand(
     near = self.patterns[nearest_centroid(items, self.facts['centroids'])]
     table['pattern'] = known(self.catalogue.columns, 'pattern', ids, near)
     if explain: table = table.join(score_parts(items, parts))
-    served = moves in map(only_moves, self.about['moves']['served'].values())
+    served = moves in [served_by(row, {}) for row in self.about['moves']['served'].values()]
     usual = served and not shape and scale is None and k == self.settings.k # as it was fitted
     facts = self.about.get('forecast', {}) if usual else {}
     table.attrs.update(moves=moves, forecast=list_forecast(facts, items, scores, table.density, x))

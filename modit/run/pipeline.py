@@ -173,6 +173,7 @@ def _bought(here): # a Compass that knows the labels there are, and asks for no 
     if corpus.scorer is not None: corpus = replace(corpus, scorer=wanted)
     return replace(here, corpus=corpus, known=known), np.where(known, wanted, -1).astype(np.int8)
 
+# %% ../../nbs/run/220_pipeline.ipynb #d980f26b
 def _make_rule(s, stage, domain, path):
     "Learn a rule from the labels of training items."
     here, labels = _bought(compass(get_corpus(s, domain), s))

@@ -74,6 +74,7 @@ class Learned:
 
     def __call__(self, cases): return follow(self.rule, self.here, cases) # (n, d) unit queries of Cases
 
+# %% ../../nbs/serving/238_learned.ipynb #bf5ddae2
 @patch(cls_method=True)
 def over(
     cls:Learned,

@@ -186,7 +186,7 @@ def choose_moves(
 def only_moves(row): return {name: row[name] for name in ('share', 'step', 'own')}
 
 # a served row and moves that were given -> what answers: rule, or share, step and own
-def served_by(row, given): return dict(rule=True) if row.get('rule') and not given else only_moves(row) | given
+def served_by(row, given): return only_moves(row) | given if given or not row.get('rule') else dict(rule=True)
 
 # %% ../../nbs/serving/251_rivals.ipynb #q002
 def served_queries(

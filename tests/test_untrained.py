@@ -176,13 +176,13 @@ def test_a_policy_has_no_share_for_labels_that_it_knows_by_heart(several, monkey
     held = learned.unseen_items(corpus)
     cases = [sample_cases(corpus, split, 40, s) for split in ('item', 'pattern', 'valid')]
     assert all(held[x.sequence].all() for x in cases) and not held[corpus.role == 0].any()
-    for learned in (False, True):
-        def grid(corpus, cases, parts, offers, k, counted=None, learned=learned):
-            ahead = offers.share.to_numpy()*(counted is None or learned)
+    for won in (False, True):
+        def grid(corpus, cases, parts, offers, k, counted=None, won=won):
+            ahead = offers.share.to_numpy()*(counted is None or won)
             return np.repeat(ahead[None], len(cases), 0)
         monkeypatch.setattr(rivals, 'joint_of_moves', grid)
         served = rivals.choose_moves(corpus, s, object())['served']
-        assert {row['share'] for row in served.values()} == {float(learned)}
+        assert {row['share'] for row in served.values()} == {float(won)}
 
 
 def test_fit_by_direct_rewards_makes_nothing_else_and_says_what_it_asked_for(shoes, tmp_path, capsys):

@@ -28,7 +28,7 @@ unexport JUPYTER_PATH
 unexport OPENBLAS_CORETYPE
 
 .DEFAULT_GOAL := help
-.PHONY: main paper dials public tree replicate figures report check test docs links hooks lab bench clean help
+.PHONY: main paper dials labels public tree replicate figures report check test docs links hooks lab bench clean help
 
 main: $(STAMP)     ## run the main experiment (data, density, main table, bootstrap) and print the main table
 	@$(BIN)/modit main --profile $(PROFILE)
@@ -38,6 +38,9 @@ paper: $(STAMP)    ## run every experiment of the paper
 
 dials: $(STAMP)    ## train in 45 small worlds, to see when preference training pays; goes on where it was stopped
 	@$(BIN)/modit run dials --profile $(PROFILE) --fresh
+
+labels: $(STAMP)   ## label 50,000 cases a domain, and train on parts of them; goes on where it was stopped
+	@$(BIN)/modit run labelled --profile $(PROFILE) --fresh
 
 public: $(STAMP)   ## get, embed and train on WordNet, tweets and icons, into figures/public and figures/icons
 	@$(BIN)/modit public --profile public
@@ -78,7 +81,7 @@ hooks: $(STAMP)    ## let git clean, export and lint at every commit, and merge 
 	@git config diff.jupyternotebook.command "'$(CURDIR)/$(BIN)/nbdev-diff-driver'"
 
 lab: $(STAMP)      ## read and edit the notebooks in JupyterLab
-	@$(BIN)/jupyter lab nbs
+	@$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/nbs
 
 bench: $(STAMP)    ## measure speed on this machine
 	@$(BIN)/modit bench --profile $(PROFILE)

@@ -16,7 +16,7 @@ from modit.run.sweep import sweep_jobs
 S = load_settings(config.get('profile', 'mini'))
 MAIN = ('300_data', '310_density', '320_main', '380_bootstrap')
 PUBLIC = (*MAIN, '330_order', '340_candidate_pool', '350_pareto', '440_baselines', '462_own_direction',
-          '485_lists')
+          '485_lists', '367_rule')
 if S.profile == 'tree-e5': PUBLIC = (*MAIN, '330_order') # enough to compare two encoders by
 
 OF_REAL = [name for name in experiments() if usual_profile(name) != 'mini' and S.profile in ('icons', 'tree')]

@@ -21,6 +21,7 @@ nb_code_prompt_hide = 'imports'
 nb_ipywidgets_js = {}
 WIDGET = 'application/vnd.jupyter.widget-view+json' # dead without a kernel: what else is stored is shown
 nb_mime_priority_overrides = [('html', WIDGET, None)]
+nb_render_markdown_format = 'myst' # of stored outputs: tables
 myst_enable_extensions = ['dollarmath', 'amsmath', 'colon_fence', 'deflist']
 myst_heading_anchors = 3
 

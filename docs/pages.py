@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 
 from docments import ROOT, directives, entries_of, python, text_of
-from stage import box, link_pages, opening, toctree, without_links
+from stage import alone, box, link_pages, opening, toctree, without_links
 
 # A cell of nothing but imports and what goes with them is folded.
 FOLDED = re.compile(r'import |from |plt\.style\.use|torch\.set_num_threads|[%#)\s]|$')
@@ -60,6 +60,18 @@ def badge(
     return f'(cell-{notebook.number}-{cell})=\n{box("exported", " ".join(said))}'
 
 
+def stage_figures(
+    stage,    # Stage
+    notebook, # Notebook
+):
+    "The pictures and tables that a page's text links to, where the links expect them."
+    for text in (text_of(c) for c in notebook.cells if c['cell_type'] == 'markdown'):
+        for link in re.findall(r'\]\(([^)#\s]+)\)', text):
+            path = (notebook.path.parent/link).resolve()
+            inside = path.is_relative_to(ROOT/'figures') and path.name != 'README.md'
+            if inside and path.is_file(): stage.write(path.relative_to(ROOT).as_posix(), alone(path))
+
+
 def markdown_cell(text, key): return dict(cell_type='markdown', id=key, metadata={}, source=text)
 
 
@@ -86,6 +98,7 @@ def stage_notebook(
     pages,    # number: Notebook
 ):
     "One page, with its stored outputs."
+    stage_figures(stage, notebook)
     first, *others = notebook.cells
     cells = [markdown_cell(with_facts(link_pages(text_of(first), pages), notebook), first['id'])]
     names = {}
@@ -100,11 +113,10 @@ def stage_notebook(
 def picture_of(
     notebook, # Notebook
 ) -> bytes: # png, empty where the page has none
-    "A page's picture: an experiment's last, for that is its result, the first of another."
+    "A page's first picture among its stored outputs."
     outputs = [o.get('data', {}) for c in notebook.cells for o in c.get('outputs', ())]
     pictures = [o['image/png'] for o in outputs if 'image/png' in o]
-    chosen = pictures[-1:] if notebook.experiment else pictures[:1]
-    return base64.b64decode(''.join(''.join(p) for p in chosen))
+    return base64.b64decode(''.join(''.join(p) for p in pictures[:1]))
 
 
 def card(
@@ -113,7 +125,9 @@ def card(
 ) -> str:
     "A page in its section's gallery: picture or number, title, and its first sentence."
     picture, head = picture_of(notebook), notebook.number
-    if picture:
+    shown = re.search(r'!\[[^\]]*\]\((?:\.\./)+(figures/\S+)\)', text_of(notebook.cells[0]))
+    if shown: head = f'![{notebook.short}](/{shown[1]})'
+    elif picture:
         stage.write(f'thumbs/{notebook.number}.png', picture)
         head = f'![{notebook.short}](/thumbs/{notebook.number}.png)'
     title = f'**[{notebook.number} {notebook.short}]({notebook.link})**'

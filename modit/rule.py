@@ -6,7 +6,7 @@
 __all__ = ['DIRECTIONS', 'SEEN', 'classifier_weights', 'Compass', 'compass', 'contrast', 'around', 'frame', 'framed', 'Rule',
            'invariants', 'Lesson', 'lesson', 'rule_loss', 'standardise', 'learn_rule', 'follow']
 
-# %% ../nbs/188_rule.ipynb #085b0456
+# %% ../nbs/188_rule.ipynb #ea774dbe
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +26,7 @@ from .sphere import normalize
 from .store import stream
 from .training import fit
 
-# %% ../nbs/188_rule.ipynb #60a0458c
+# %% ../nbs/188_rule.ipynb #9da95ec2
 def classifier_weights(
     corpus:Corpus, # of a domain
     s:Settings,    # seed
@@ -39,7 +39,7 @@ def classifier_weights(
     model = LogisticRegression(max_iter=1000).fit(corpus.items[rows], corpus.labels[rows])
     return model.coef_[0].astype(np.float32)
 
-# %% ../nbs/188_rule.ipynb #0cab1911
+# %% ../nbs/188_rule.ipynb #cff684fc
 @dataclass
 class Compass:
     "What a domain tells a rule: its labelled items and two directions."
@@ -49,16 +49,20 @@ class Compass:
     classifier: np.ndarray # (d,) unit, of a logistic regression
     many: int              # items around the seeds that are looked at, as many as a pattern has
 
+# %% ../nbs/188_rule.ipynb #55dd08b8
 def compass(
     corpus:Corpus, # of a domain
     s:Settings,    # clusters, seed
 ) -> Compass:      # all labels of training items are known
-    "Find the directions of a domain."
-    known = rewarded_items(corpus, replace(s, reward_items='train'))
-    probe, classifier = (normalize(x.astype(np.float32)) for x in (corpus.probe, classifier_weights(corpus, s)))
-    return Compass(corpus, known, probe, classifier, len(corpus.items)//s.of('clusters', corpus.name))
+    """Find the directions of a domain.
 
-# %% ../nbs/188_rule.ipynb #c533c6aa
+    >>> here = modit.compass(corpus, s)
+    """
+    known = rewarded_items(corpus, replace(s, reward_items='train'))
+    fixed = map(normalize, (corpus.probe.astype(np.float32), classifier_weights(corpus, s)))
+    return Compass(corpus, known, *fixed, len(corpus.items)//s.of('clusters', corpus.name))
+
+# %% ../nbs/188_rule.ipynb #9a09342b
 def contrast(
     items, # (n, d)
     up,    # (n,) bool
@@ -68,25 +72,28 @@ def contrast(
     if not (up.any() and down.any()): return np.zeros(items.shape[1], np.float32)
     return items[up].mean(0) - items[down].mean(0)
 
+# %% ../nbs/188_rule.ipynb #d1b8698a
 def around(
     here:Compass, # of the domain
     ids,          # (many,) the items around the seeds, nearest first
     known,        # (many,) bool, whose labels may be used
 ):                # (5, d): mean of all, mean of the near ones, tilt, labelled, labelled near; (4,) shares
     "What the items around one case say (ours)."
-    items, wanted = here.corpus.items[ids], np.asarray(here.corpus.labels[ids], bool)
+    items = here.corpus.items[ids]
+    wanted = np.asarray(here.corpus.labels[ids], bool)
     near = max(len(ids)//8, min(len(ids), 10))
     order = np.argsort(np.argsort(items @ here.classifier, kind='stable'))
     found = [items.mean(0), items[:near].mean(0),
              contrast(items, order >= len(ids) - len(ids)//4, order < len(ids)//4)]
     shares = []
     for n in (len(ids), near):
-        right, wrong = known[:n] & wanted[:n], known[:n] & ~wanted[:n]
+        right = known[:n] & wanted[:n]
+        wrong = known[:n] & ~wanted[:n]
         found.append(contrast(items[:n], right, wrong))
         shares += [right.mean(), wrong.mean()]
     return np.array(found, np.float32), np.array(shares, np.float32)
 
-# %% ../nbs/188_rule.ipynb #b02603e2
+# %% ../nbs/188_rule.ipynb #d565d079
 def frame(
     here:Compass, # of the domain
     cases:Cases,  # n
@@ -94,38 +101,37 @@ def frame(
     block=64,     # cases that are searched together
 ) -> dict:        # tensors: mean (n, d), seeds (n, m, d), directions (n, 7, d), numbers (n, 12)
     "The vectors that turn with the seeds, and numbers that do not (ours)."
-    corpus, mean = here.corpus, average_pool(here.corpus, cases)
+    corpus = here.corpus
+    mean = average_pool(corpus, cases)
     found = []
     for i in range(0, len(cases), block):
-        for case, ids in enumerate(search(corpus.index, mean[i:i + block], here.many, cases.sequence[i:i + block]), i):
-            known = here.known[ids]
-            if hidden is not None and hidden[case]: known = known & (corpus.pattern[ids] != cases.pattern[case])
-            found.append(around(here, ids, known))
+        near = search(corpus.index, mean[i:i + block], here.many, cases.sequence[i:i + block])
+        for case, ids in enumerate(near, i):
+            may = (hidden is None or not hidden[case]) | (corpus.pattern[ids] != cases.pattern[case])
+            found.append(around(here, ids, here.known[ids] & may))
     vectors, shares = map(np.stack, zip(*found, strict=True))
-    seeds = corpus.items[cases.prefix].astype(np.float32)
-    return framed(here, mean.astype(np.float32), seeds, vectors, shares)
+    return framed(here, mean, corpus.items[cases.prefix], vectors, shares)
 
-# %% ../nbs/188_rule.ipynb #6dfd6051
+# %% ../nbs/188_rule.ipynb #fe5af22e
 def framed(
     here:Compass, # of the domain
-    mean,    # (n, d) the seeds' average, of length one
-    seeds,   # (n, m, d)
-    vectors, # (n, 5, d) of `around`
-    shares,  # (n, 4) of `around`
-) -> dict:   # tensors of `frame`
+    mean,         # (n, d) the seeds' average, of length one
+    seeds,        # (n, m, d)
+    vectors,      # (n, 5, d) of `around`
+    shares,       # (n, 4) of `around`
+) -> dict:        # tensors of `frame`
     "What `around` found, with the seeds and the fixed directions."
     middle = seeds.mean(1)
-    own = middle[:, None] - vectors[:, :2]
-    raw = np.concatenate([own, vectors[:, 2:]], 1)
+    raw = np.concatenate([middle[:, None] - vectors[:, :2], vectors[:, 2:]], 1)
     fixed = np.broadcast_to(np.stack([here.probe, here.classifier]), (len(mean), 2, mean.shape[1]))
     measured = np.concatenate([middle[:, None], vectors[:, :2], raw], 1)
     numbers = np.concatenate([np.linalg.norm(measured, axis=2), shares], 1)
     arrays = dict(mean=mean, seeds=seeds, directions=np.concatenate([raw, fixed], 1), numbers=numbers)
-    rows = {name: torch.from_numpy(x) for name, x in arrays.items()}
-    return rows | dict(directions=normalize(rows['directions']))
+    rows = {name: torch.from_numpy(x.astype(np.float32)) for name, x in arrays.items()}
+    return rows | dict(directions=normalize(rows['directions'])) # a tensor's zeros stay zeros
 
-# %% ../nbs/188_rule.ipynb #54d3403b
-DIRECTIONS = ('own', 'near', 'tilt', 'labelled', 'labelled near', 'probe', 'classifier') # in the order of `frame`
+# %% ../nbs/188_rule.ipynb #1971df5d
+DIRECTIONS = ('own', 'near', 'tilt', 'labelled', 'labelled near', 'probe', 'classifier') # of `frame`
 SEEN = 28 + 12 # inner products among the average and seven directions; numbers of `frame`
 
 class Rule(nn.Module):
@@ -142,7 +148,7 @@ class Rule(nn.Module):
         self.register_buffer('centre', torch.zeros(SEEN + 8))
         self.register_buffer('spread', torch.ones(SEEN + 8))
 
-# %% ../nbs/188_rule.ipynb #045bd0e6
+# %% ../nbs/188_rule.ipynb #719db956
 def invariants(
     rows:dict, # of `frame`
 ):             # (n, SEEN) of the case, (n, m, 8) of each seed
@@ -152,7 +158,7 @@ def invariants(
     among = (vectors @ vectors.mT)[:, a, b]
     return torch.cat([among, rows['numbers']], 1), rows['seeds'] @ vectors.mT
 
-# %% ../nbs/188_rule.ipynb #ecbe8d31
+# %% ../nbs/188_rule.ipynb #7657f23f
 @patch
 def coefficients(self:Rule,
     rows:dict, # of `frame`
@@ -164,6 +170,7 @@ def coefficients(self:Rule,
     weights = self.seeds(seen)[..., 0]
     return self.directions(seen[:, 0, :SEEN]), weights - weights.mean(1, keepdim=True)
 
+# %% ../nbs/188_rule.ipynb #2927bc58
 @patch
 def forward(self:Rule,
     rows:dict, # of `frame`
@@ -173,7 +180,7 @@ def forward(self:Rule,
     moved = (lengths[..., None]*rows['directions']).sum(1) + (weights[..., None]*rows['seeds']).mean(1)
     return normalize(rows['mean'] + moved)
 
-# %% ../nbs/188_rule.ipynb #3ab84780
+# %% ../nbs/188_rule.ipynb #58c72ed2
 @dataclass
 class Lesson:
     "Training cases of a domain, with all that a rule needs."
@@ -182,21 +189,28 @@ class Lesson:
     looks: Looks
     s: Settings  # k, direct_look, direct_temperature, hppo_batch, seed
 
+# %% ../nbs/188_rule.ipynb #fd86c579
 def lesson(
     here:Compass,  # of a domain
     s:Settings,    # direct_*, hppo_cases, hppo_batch, seed
     most=1500,     # training cases, at most
 ) -> Lesson:
-    "What a rule can learn from in a domain: cases of HPPO's first round, half of the labels hidden."
-    corpus, rng = here.corpus, stream(s.seed, 'lesson', here.corpus.name)
-    cases = training_cases(corpus, min(s.hppo_cases, most), s, 'hppo', 1)
-    positive = (corpus.role == ROLES.index('train')) & np.asarray(corpus.labels[np.arange(len(corpus.role))], bool)
-    shown = rng.random(len(positive)) < .5
-    hidden = rng.random(len(cases)) < .5
-    rows = frame(replace(here, known=here.known & ~(positive & ~shown)), cases, hidden)
-    return Lesson(cases, rows, Looks(corpus, here.known & ~(positive & shown)), s)
+    """What a rule can learn from in a domain: cases of HPPO's first round, half of the labels hidden.
 
-# %% ../nbs/188_rule.ipynb #f9e7fd88
+    >>> mine = modit.lesson(here, s)
+    """
+    corpus = here.corpus
+    rng = stream(s.seed, 'lesson', corpus.name)
+    cases = training_cases(corpus, min(s.hppo_cases, most), s, 'hppo', 1)
+    positive = np.flatnonzero(corpus.role == ROLES.index('train')) # of them only labels are asked for
+    positive = positive[np.asarray(corpus.labels[positive], bool)]
+    shown = rng.random(len(corpus.role))[positive] < .5
+    hidden = rng.random(len(cases)) < .5
+    told, sought = here.known.copy(), here.known.copy()
+    told[positive[~shown]] = sought[positive[shown]] = False
+    return Lesson(cases, frame(replace(here, known=told), cases, hidden), Looks(corpus, sought), s)
+
+# %% ../nbs/188_rule.ipynb #cc865997
 def rule_loss(
     rule,      # to be trained
     rows:dict, # a batch of a lesson's vectors, with its places `case`
@@ -209,7 +223,7 @@ def rule_loss(
     scores = (torch.from_numpy(of.looks.corpus.items[ids]).to(q) @ q[..., None])[..., 0]
     return -soft_joint(scores, torch.from_numpy(wanted).to(scores), of.s.k, of.s.direct_temperature).mean()
 
-# %% ../nbs/188_rule.ipynb #c1876f81
+# %% ../nbs/188_rule.ipynb #d8c72b67
 def standardise(
     rule:Rule,    # changed in place
     lessons:list, # of Lesson
@@ -222,7 +236,7 @@ def standardise(
         rule.centre[at] = values.mean(0)
         rule.spread[at] = values.std(0).clamp_min(1e-3)
 
-# %% ../nbs/188_rule.ipynb #822fe4ad
+# %% ../nbs/188_rule.ipynb #49f276d1
 def learn_rule(
     lessons:list,  # of Lesson, taken in turn
     steps:int=150, # optimiser steps
@@ -230,9 +244,7 @@ def learn_rule(
 ) -> Rule:
     """Train a rule by the labels of what it retrieves (ours); raises `ValueError` without a lesson.
 
-    >>> rule = modit.learn_rule([modit.lesson(here, s)], steps=8)
-    >>> rule(modit.frame(here, cases)).shape
-    torch.Size([40, 16])
+    >>> rule = modit.learn_rule([mine], steps=8)
     """
     require(lessons, 'a rule needs a lesson: training cases of one domain at least')
     s = lessons[0].s
@@ -250,11 +262,15 @@ def learn_rule(
     fit(rule, loss, batch, steps, lr, replace(s, warmup_ratio=.05), micro=s.hppo_batch, name='rule')
     return rule
 
-# %% ../nbs/188_rule.ipynb #fe86c809
+# %% ../nbs/188_rule.ipynb #5f12c6c3
 def follow(
     rule:Rule,    # trained
     here:Compass, # of the domain of the cases, which need not be one of the lessons
     cases:Cases,  # n
 ) -> np.ndarray:  # (n, d) unit queries
-    "The queries of a rule (ours)."
+    """The queries of a rule (ours).
+
+    >>> modit.follow(rule, here, cases).shape
+    (40, 16)
+    """
     with torch.no_grad(): return rule(frame(here, cases)).numpy()

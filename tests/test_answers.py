@@ -65,6 +65,20 @@ def test_answer_comes_first_with_a_number(page):
 
 
 @every_page
+def test_results_come_before_the_code(page):
+    "Committed results: a picture stands below the answer, tables where the page is opened, or both."
+    text, *codes = json.loads(page.read_text())['cells']
+    below = ''.join(text['source']).partition('**Answer')[2]
+    pictures = re.findall(r'!\[[^\]]+\]\(\.\./\.\./(figures/[\w-]+/fig-[\w-]+\.svg)\)', below)
+    [opened] = [''.join(c['source']) for c in codes if 'globals())' in ''.join(c['source'])]
+    labels = re.findall(r"'([\w-]+)'", opened.partition('p.show(')[2])
+    folder = f'figures/{OF_REAL_DATA.get(page.stem, "mini")}'
+    files = [*pictures, *(f'{folder}/{label}.md' for label in labels)]
+    assert files, 'link a picture below the answer, or end the cell that opens the page with p.show'
+    assert not [name for name in files if not (page.parents[2]/name).exists()]
+
+
+@every_page
 def test_title_and_answer_are_plain(page):
     text = ' '.join([title(page), *answers(page)]).lower()
     assert not [words for words in RIDDLES if re.search(rf'\b{words}\b', text)]

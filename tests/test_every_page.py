@@ -8,6 +8,8 @@ import pytest
 
 from conftest import LABELS, MAIN, WITHOUT_KERNEL, copied, copy_repository, digest, in_forks, results
 from conftest import run_python, said_in_forks
+from modit.report.report import read_cases
+from modit.run import page
 from modit.run.notebooks import experiments, page_constant
 from modit.run.page import is_ledger, open_page
 from modit.run.parameters import slug
@@ -59,11 +61,12 @@ def reruns(request, everything, before_reruns, tmp_path_factory):
     first, *names = [x.callspec.params['name'] for x in asked]
     out = tmp_path_factory.mktemp('reruns')/f'{first}.ipynb'
     line = [f'nbs/experiments/{first}.ipynb', str(out), '-p', 'profile', 'smoke', '-p', 'cases', '20']
+    line += ['-p', 'fresh', 'True']
     told = papermill(everything, [*line, '-y', 'domains: [D1]'])
     shown = [x for cell in json.loads(out.read_text())['cells'] for x in cell.get('outputs', ())]
     assert 'unknown' not in told and not [x for x in shown if x.get('name') == 'stderr'], 'bars and warnings'
     assert [x for x in shown if 'Writes to figures/smoke/runs/domains=D1' in ''.join(x.get('text', ()))]
-    return {first: ''} | said_in_forks(everything, names, **OTHER)
+    return {first: ''} | said_in_forks(everything, names, fresh=True, **OTHER)
 
 
 @pytest.mark.parametrize('name', [name for name in experiments() if not is_ledger(name)])
@@ -74,6 +77,17 @@ def test_a_page_with_another_value_leaves_the_committed_results(everything, befo
     scores = {p.name.removesuffix('.csv.gz') for p in folder.glob('cases/*.csv.gz')}
     assert set(page_constant(name, 'SCORES')) <= scores
     assert [p for p in folder.iterdir() if p.suffix in ('.csv', '.svg')], 'no table and no figure'
+
+
+@pytest.mark.parametrize('name', [name for name in experiments() if page_constant(name, 'SCORES')])
+def test_the_part_of_a_run_is_what_a_narrower_run_computes(everything, reruns, monkeypatch, name):
+    assert not reruns[name], reruns[name]
+    smoke = everything/'figures'/'smoke'
+    def folder(s, changed): return smoke/'runs'/slug(changed) if changed else smoke
+    monkeypatch.setattr(page, 'results_folder', folder)
+    p = open_page(name, profile='smoke', **OTHER)
+    for score, rows in p.part().items():
+        pd.testing.assert_frame_equal(rows, read_cases(p.folder, score), check_dtype=False)
 
 
 def test_a_page_under_other_settings_has_the_others_scores_made(everything):

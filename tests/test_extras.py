@@ -25,7 +25,7 @@ FILES = dict(
     docs=['docs/*.py'], dev=['tests/*.py'], parquet=[])
 SHOWN = dict(run=[*EXPERIMENTS, *(ROOT/'nbs'/'cost').glob('26*.ipynb')], dev=PAGES)  # pages that it runs
 # What a call brings in without an import line: pandas, and processes.
-BEHIND = {r'\.to_markdown\(': 'tabulate', r'\.to_latex\(': 'jinja2', r"'-m', 'snakemake'": 'snakemake',
+BEHIND = {r'\.to_markdown\(': 'tabulate', r"'-m', 'snakemake'": 'snakemake',
           "'ipykernel_launcher'": 'ipykernel'}
 OF_ONE_TEST = {'typst', 'api', 'build', 'docments', 'links', 'llms', 'pages', 'pictures', 'stage', 'sphinx'}
 TRIED = {'datasets', 'lancedb', 'pgserver', 'psycopg', 'qdrant_client'} # a page goes on without them

@@ -1,8 +1,10 @@
 """Every figure of the committed scores, drawn and measured: colours that all readers can tell apart, text
 that can be read at the width of a page, and no label over another."""
+import re
 from functools import cache
 from importlib import import_module
 from itertools import combinations
+from pathlib import Path
 from unittest.mock import patch
 
 import matplotlib.pyplot as plt
@@ -15,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
 
-from conftest import EXPERIMENTS
+from conftest import EXPERIMENTS, ROOT, tracked_files
 from modit.report import looks
 from modit.report.report import best_variants, read_cases
 from modit.run.notebooks import page_constant
@@ -148,9 +150,11 @@ def test_a_figure_is_the_same_however_often_it_was_drawn(tmp_path):
     first, shown = draw(), draw()
     for _ in range(3): FigureCanvasAgg(shown).draw()
     shown.draw_without_rendering()
-    for folder, figure in (('a', first), ('b', shown)): looks.save_figure(tmp_path/folder, 'fig-x', figure)
+    label = looks.PNG[0]
+    for folder, figure in (('a', first), ('b', shown)): looks.save_figure(tmp_path/folder, label, figure)
     for kind in ('svg', 'png'):
-        assert (tmp_path/f'a/fig-x.{kind}').read_bytes() == (tmp_path/f'b/fig-x.{kind}').read_bytes()
+        a, b = (tmp_path/folder/f'{label}.{kind}' for folder in 'ab')
+        assert a.read_bytes() == b.read_bytes()
 
 
 def test_a_last_bit_of_the_layout_changes_no_byte_of_an_svg(tmp_path):
@@ -160,6 +164,12 @@ def test_a_last_bit_of_the_layout_changes_no_byte_of_an_svg(tmp_path):
         plt.close(figure)
         looks.save_figure(tmp_path/folder, 'fig-x', figure)
     assert (tmp_path/'a'/'fig-x.svg').read_bytes() == (tmp_path/'b'/'fig-x.svg').read_bytes()
+
+
+def test_only_what_the_front_page_shows_is_png_too():
+    shown = {Path(x) for x in re.findall(r'\((figures/\S+\.png)\)', (ROOT/'README.md').read_text())}
+    written = {p for p in tracked_files() if p.parts[0] == 'figures' and p.suffix == '.png'}
+    assert written == shown and {p.stem for p in shown} == {*looks.PNG}
 
 
 # ---- the figures

@@ -72,7 +72,7 @@ from modit.report.looks import look, save_figure
 fig, ax = plt.subplots()
 ax.plot([1, 3, 2], label='a', **look('sft').style)
 ax.legend()
-save_figure(sys.argv[1], 'fig-toy', fig)
+save_figure(sys.argv[1], 'fig-arch', fig)
 """
 
 
@@ -84,7 +84,7 @@ def test_a_figure_has_the_same_bytes_for_everybody(tmp_path):
         command = [sys.executable, '-c', DRAWS, str(tmp_path/name)]
         subprocess.run(command, cwd=ROOT, env=usual | env, check=True)
     for kind in ('svg', 'png'):
-        one, other = (tmp_path/name/f'fig-toy.{kind}' for name in ('plain', 'own'))
+        one, other = (tmp_path/name/f'fig-arch.{kind}' for name in ('plain', 'own'))
         assert one.read_bytes() == other.read_bytes()
 
 

@@ -173,7 +173,7 @@ def plain(s):
     return Settings(**{name: object.__getattribute__(s, name) for name in FIELDS})
 
 
-BRIEF = dict(pretrain_steps=4, train_rows=(48,)*4, hppo_cases=24, hppo_steps=2, off_policy_steps=(1, 2, 3),
+BRIEF = dict(pretrain_steps=4, train_rows=(48,)*4, hppo_cases=240, hppo_steps=2, off_policy_steps=(1, 2, 3),
              valid_cases=8)
 
 

@@ -277,6 +277,18 @@ def test_the_linter_is_content():
 
 
 # ---- experiments
+SCREEN = 45 # rows of a table, about as many as a screen shows
+
+@every_experiment
+def test_a_table_fits_on_a_screen_and_has_no_asterisks(page):
+    for cell in all_cells(page):
+        for data in (output.get('data', {}) for output in cell.get('outputs', ())):
+            table = ''.join(data.get('text/html', ''))
+            rows, source = table.count('<tr'), ''.join(cell['source'])
+            assert rows <= SCREEN, f'{rows} rows, show fewer and link the file that has all: {source[:300]}'
+            assert '**' not in table, f'a mark of Markdown in a table that is not Markdown: {source[:300]}'
+
+
 @every_experiment
 def test_experiment_keeps_its_skeleton(page):
     functions = {n.name: [a.arg for a in n.args.args] for c in exported(page) for n in definitions(c)

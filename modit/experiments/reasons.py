@@ -64,7 +64,7 @@ def test_rewards(
     models = dict(sft=get_model(p.s, 'sft', corpus.name), hppo=get_model(p.s, best, corpus.name))
     rows = []
     for split in p.splits:
-        cases = sample_cases(corpus, split, p.s.density_cases, p.s)[:p.test_cases]
+        cases = sample_cases(corpus, split, p.s.density_cases, p.s)[:p.test_cases][:p.cases]
         families = dict(static=static_candidates(corpus, cases, p.s.tail_depths))
         for name, model in models.items():
             families[f'{name}_fan'] = fan_candidates(model, corpus, cases, p.s, 'best of n')

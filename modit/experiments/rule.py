@@ -4,7 +4,7 @@
 __all__ = ['READS', 'SCORES', 'LOOKS', 'COLUMNS', 'NEW', 'SHOWN', 'learned', 'Framed', 'lengths_of', 'run', 'beside', 'new_table',
            'table', 'plot', 'claims']
 
-# %% ../../nbs/experiments/367_rule.ipynb #800251a0
+# %% ../../nbs/experiments/367_rule.ipynb #90c58452
 import time
 from dataclasses import replace
 from functools import partial
@@ -14,7 +14,7 @@ import torch
 
 from ..anchored import anchored
 from ..evaluation import sample_cases, serve
-from .direct import new_items, untrained
+from .lib.further import new_items, untrained
 from ..ordering import Corpus
 from ..report.ledger import judge
 from ..report.looks import look
@@ -24,14 +24,15 @@ from ..rule import DIRECTIONS, compass, frame, learn_rule, lesson
 from ..run.page import Page
 from ..run.pipeline import get_corpus, get_model
 
-# %% ../../nbs/experiments/367_rule.ipynb #1e2ebb43
+# %% ../../nbs/experiments/367_rule.ipynb #3d8be4ff
 def learned(
     p:Page,        # draws
     corpus:Corpus, # of a domain
 ):                 # dict draw -> Rule; the domain's compass; rows of facts
     "The rules of a domain, and what they cost."
     here = compass(corpus, p.s)
-    rules, facts = {}, []
+    rules = {}
+    facts = []
     for draw in p.draws:
         began = time.process_time()
         mine = lesson(here, replace(p.s, seed=p.s.seed + draw))
@@ -41,13 +42,14 @@ def learned(
                           lookups=mine.looks.lookups, seconds=seconds))
     return rules, here, facts
 
-# %% ../../nbs/experiments/367_rule.ipynb #8b2ff7c8
+# %% ../../nbs/experiments/367_rule.ipynb #459c0ea9
 class Framed:
     "Answers of several rules to the same cases, whose vectors are found once."
     def __init__(self,
         here, # Compass
     ):
-        self.here, self.known = here, {}
+        self.here = here
+        self.known = {} # the cases' items, as bytes -> rows
 
     def rows(self, cases): # of `frame`
         key = cases.sequence.tobytes()
@@ -57,33 +59,40 @@ class Framed:
     def answer(self, rule, cases): # (n, d)
         with torch.no_grad(): return rule(self.rows(cases)).numpy()
 
-# %% ../../nbs/experiments/367_rule.ipynb #3f8b3fe4
+# %% ../../nbs/experiments/367_rule.ipynb #fb2a6ba4
 def lengths_of(
     framed:Framed, # of the domain
     rules:dict,    # draw -> Rule
     p:Page,        # splits, cases
 ) -> pd.DataFrame: # domain, split, direction, length
     "How far the rules go along each direction, in the mean of draws and cases (ours)."
-    corpus, rows = framed.here.corpus, []
+    corpus = framed.here.corpus
+    rows = []
     for split in p.splits:
         cases = sample_cases(corpus, split, p.s.density_cases, p.s)
-        with torch.no_grad(): means = [rule.coefficients(framed.rows(cases))[0].mean(0) for rule in rules.values()]
-        means = torch.stack(means).mean(0).tolist()
+        with torch.no_grad(): found = [rule.coefficients(framed.rows(cases))[0] for rule in rules.values()]
+        means = torch.stack(found).mean((0, 1)).tolist()
         rows += [dict(domain=corpus.name, split=split, direction=x, length=y)
                  for x, y in zip(DIRECTIONS, means, strict=True)]
     return pd.DataFrame(rows)
 
-# %% ../../nbs/experiments/367_rule.ipynb #3ff418fb
+# %% ../../nbs/experiments/367_rule.ipynb #fd5ce547
 READS = ('main', 'validation', 'baselines', 'own_direction')
 SCORES = ('rule', 'rule_new', 'rule_lengths', 'rule_facts')
-LOOKS = {'rule': ('Rule', 'green', 'D'), 'reranked': ('Classifier', 'yellow', 'v')}
+LOOKS = {
+    'rule': ('Rule', 'vermillion', 'D'),
+    'alone': ('Direct alone', 'purple', 's'),
+    'reranked': ('Classifier', 'yellow', 'v')}
 _KEYS = ['domain', 'split', 'case', 'pattern', 'method']
 
 def run(
     p:Page, # draws
 ) -> dict: # rule: per-case means over draws; rule_new: new items; and what the rules are
     "Learn the rules of all domains, and score them beside the policy alone."
-    rows, new, lengths, facts = [], [], [], []
+    rows = []
+    new = []
+    lengths = []
+    facts = []
     for name in p.domains:
         corpus = get_corpus(p.s, name)
         rules, here, learning = learned(p, corpus)
@@ -103,7 +112,7 @@ def run(
     return dict(rule=means, rule_new=new, rule_lengths=pd.concat(lengths, ignore_index=True),
                 rule_facts=pd.DataFrame(facts))
 
-# %% ../../nbs/experiments/367_rule.ipynb #e04ab3ca
+# %% ../../nbs/experiments/367_rule.ipynb #3a73416a
 COLUMNS = ('average', 'reranked', 'average_own', 'hppo', 'alone', 'rule')
 
 def beside(
@@ -114,7 +123,7 @@ def beside(
     moved = scores['own_direction']
     return pd.concat([rivals, moved[moved.method == 'average_own']], ignore_index=True)
 
-# %% ../../nbs/experiments/367_rule.ipynb #431607d7
+# %% ../../nbs/experiments/367_rule.ipynb #8021da8e
 NEW = ('average', 'average_own', 'alone', 'rule')
 
 def new_table(
@@ -123,7 +132,7 @@ def new_table(
     "Joint among new items (ours)."
     return by_method(scores['rule_new'], NEW)
 
-# %% ../../nbs/experiments/367_rule.ipynb #503b5ada
+# %% ../../nbs/experiments/367_rule.ipynb #2bfc76e8
 def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint, Same and new items of the rules, and Joint minus that of the moved average (ours)."
     cases = beside(scores)
@@ -137,7 +146,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
             'tab-rule-new': Table(new_table(scores), f'Joint among new items (percent). {words}', NEW),
             'tab-rule-gain': Table(gain[kept], over, ('estimate', 'low', 'high'))}
 
-# %% ../../nbs/experiments/367_rule.ipynb #6a23692c
+# %% ../../nbs/experiments/367_rule.ipynb #eb9da2da
 SHOWN = ('average', 'reranked', 'hppo', 'alone', 'rule')
 
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
@@ -146,10 +155,11 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     looks = {m: look(m) for m in SHOWN}
     return {'fig-rule': split_panels(rows, p.domains, p.splits, 'Joint minus moved average\n(points)', looks)}
 
-# %% ../../nbs/experiments/367_rule.ipynb #9e432b17
+# %% ../../nbs/experiments/367_rule.ipynb #fda9b53b
 def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "B36 to B39."
-    cases, found = beside(scores), []
+    cases = beside(scores)
+    found = []
     new = cases[cases.split == 'pattern']
     for name, rival in dict(B36='average', B37='average_own', B38='reranked').items():
         if len(new): found.append(judge(name, contrast(new, 'rule', rival, p.s)))

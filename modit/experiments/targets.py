@@ -92,7 +92,7 @@ def targets_again(
     corpus, # Corpus
 ) -> pd.DataFrame: # domain, split, case, pattern, neighbours, method, attr
     "Attr of the tail's centroid and of its densest items by few neighbours, held-out items."
-    cases = sample_cases(corpus, 'item', p.s.density_cases, p.s)[:p.asked]
+    cases = sample_cases(corpus, 'item', p.s.density_cases, p.s)[:p.asked][:p.cases]
     depths = dict(centroid=cases.tail.shape[1], top1=1)
     asked = {method: static_candidates(corpus, cases, [depth])[:, 0] for method, depth in depths.items()}
     asked['true_top1'] = truly_densest(corpus, cases, p.s)

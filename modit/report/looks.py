@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LOOK', 'BLUE', 'ORANGE', 'GREEN', 'VERMILLION', 'PURPLE', 'SKY', 'YELLOW', 'BLACK', 'LIGHT', 'GREY', 'DARK',
-           'METHODS', 'COLOURS', 'VERDICTS', 'CONFIRMED', 'NOT_SEEN', 'OPPOSITE', 'WORDS', 'NOT_RUN', 'Look',
+           'METHODS', 'COLOURS', 'VERDICTS', 'CONFIRMED', 'NOT_SEEN', 'OPPOSITE', 'WORDS', 'NOT_RUN', 'PNG', 'Look',
            'add_looks', 'look', 'marked', 'ring', 'whisker', 'legend_of', 'save_figure']
 
 # %% ../../nbs/report/195_looks.ipynb #c002
@@ -174,13 +174,16 @@ def _named_as_written(
     return svg
 
 # %% ../../nbs/report/195_looks.ipynb #c034
+PNG = ('fig-arch', 'fig-found', 'fig-icons') # that the README shows
+
 def save_figure(
     folder:Path, # figures/<profile>, or that of a rerun
     label:str,   # such as fig-pareto
     figure,      # matplotlib Figure
 ):
-    "Write a figure as svg and png, byte for byte the same for the same scores."
-    for kind, metadata in (('svg', {'Date': None}), ('png', {'Software': None})):
+    "Write a figure as svg, one of PNG as png too, byte for byte the same for the same scores."
+    kinds = {'svg': {'Date': None}} | ({'png': {'Software': None}} if label in PNG else {})
+    for kind, metadata in kinds.items():
         out = io.BytesIO()
         _laid_out_anew(figure)
         with matplotlib.style.context(LOOK):

@@ -89,14 +89,22 @@ def _injected(namespace) -> set: # the globals of a notebook -> names that paper
     lines = ast.parse('\n'.join(cells)).body
     return {line.targets[0].id for line in lines if isinstance(line, ast.Assign)}
 
+# %% ../../nbs/run/237_parameters.ipynb #c026s
+def _as_spelt(value, kind): # kind: the annotation; text in the place of a list or dict -> what it spells
+    if not isinstance(value, str) or not kind.startswith(('list', 'dict')): return value
+    try: return ast.literal_eval(value)
+    except (ValueError, SyntaxError): return value
+
 # %% ../../nbs/run/237_parameters.ipynb #c027
 def given_in(
     path,           # of the page
     namespace:dict, # the globals of the notebook after its parameters cell
 ) -> dict:          # name -> value
     "The values of a notebook's parameters, and of all other names that papermill assigned."
-    names = set(notebook_parameters(path)) | _injected(namespace)
-    return {name: namespace[name] for name in sorted(names)}
+    known = notebook_parameters(path)
+    kinds = {name: kind for name, (kind, _) in known.items()}
+    names = {*known} | _injected(namespace)
+    return {name: _as_spelt(namespace[name], kinds.get(name, '')) for name in sorted(names)}
 
 # %% ../../nbs/run/237_parameters.ipynb #c029
 def page_defaults(

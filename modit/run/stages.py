@@ -4,8 +4,8 @@ r"""The file of a stored result is named after a key: the settings that its stag
 
 # %% auto #0
 __all__ = ['WORLD', 'MODEL', 'FIT', 'SEQUENCES', 'SAMPLER', 'FAN', 'POOL', 'ROUND', 'VALIDATE', 'CORPUS', 'PRETRAIN', 'CPT',
-           'SFT', 'DIRECT', 'RULE', 'PREFERRED', 'STAGES', 'FEW', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED', 'DISPLAYED',
-           'Stage', 'stages_of', 'check_stage', 'stage_key', 'stage_path']
+           'SFT', 'DIRECT', 'RULE', 'PREFERRED', 'STAGES', 'FEW', 'PARTS', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED',
+           'DISPLAYED', 'Stage', 'stages_of', 'check_stage', 'stage_key', 'stage_path']
 
 # %% ../../nbs/run/217_stages.ipynb #9550b9a0
 from dataclasses import dataclass, fields
@@ -83,7 +83,7 @@ STAGES = dict(
     conditioned=Stage(PREFERRED, (*MODEL, 'preference_run', *ROUND, 'prefix_len', 'hppo_steps'),
                       ('experiments.lib.conditioned',), maker='modit.experiments.frontier:make_conditioned'),
     fewer=Stage(PREFERRED, _preference_reads(VARIANTS['off_policy']), ('experiments.lib.fewer',),
-                maker='modit.experiments.labelled:make_fewer'),
+                maker='modit.experiments.thirds:make_fewer'),
     steps=Stage(PREFERRED, (*_preference_reads(VARIANTS['off_policy']), 'guidance_scales', 'reward_items'),
                 ('experiments.lib.steps',), maker='modit.experiments.fan:make_steps'))
 STAGES |= {name: Stage(PREFERRED, _preference_reads(v), _preference_code(v)) for name, v in VARIANTS.items()}
@@ -91,6 +91,10 @@ FEW = (2, 8, 15, 30, 60, 120, 'all') # numbers of patterns that later stages are
 _LATER = (*CPT, *SFT, *POOL, *_preference_reads(VARIANTS['off_policy'])) # settings of all later stages
 STAGES |= {f'few_{n}': Stage(('pretrained', 'corpus'), _LATER, ('experiments.lib.few',),
                              maker='modit.experiments.patterns:make_few') for n in FEW}
+PARTS = ('2', '2_1', '2_2', '8', '8_1', '8_2', '25', '25_1', '25_2', '100') # percent of a pool, draw
+_ROUND = _preference_reads(VARIANTS['off_policy'])
+STAGES |= {f'labelled_{n}': Stage(PREFERRED, _ROUND, ('experiments.lib.parts',),
+                                  maker='modit.experiments.labelled:make_labelled') for n in PARTS}
 GENERATED = ('super_patterns',) # settings that only the synthetic world has
 FOLDER_STAGES = {name: stage for name, stage in STAGES.items() if name != 'domain'} | dict(
     corpus=Stage((), (*CORPUS, 'dim', 'items'), ('data.scorer', 'ordering')),

@@ -1,0 +1,70 @@
+"Asking for fewer domains, splits or cases than were scored reads the scores, and computes nothing."
+import io
+from importlib import import_module
+from contextlib import redirect_stdout
+
+import pandas as pd
+import pytest
+
+from conftest import ROOT
+from modit.report.report import figures_dir, read_cases, write_cases
+from modit.run import page as pages
+from modit.run import pipeline
+from modit.run.notebooks import page_constant
+from modit.run.page import open_page
+
+LESS = dict(domains=['D1'], cases=100)
+
+
+@pytest.fixture
+def untrained(tmp_path, monkeypatch):
+    "What is not committed is written elsewhere, and whoever asks for a corpus or a model is refused."
+    def refuse(*given, **more): raise AssertionError('a stage is asked for')
+    def folder(s, changed): return tmp_path if changed else figures_dir(s)
+    monkeypatch.setattr(pipeline, 'make_stage', refuse)
+    monkeypatch.setattr(pages, 'results_folder', folder)
+    return tmp_path
+
+
+@pytest.mark.parametrize('name', ['main', 'order', 'pareto', 'guidance'])
+def test_less_is_read_and_published_without_a_stage(untrained, name):
+    module, p = import_module(f'modit.experiments.{name}'), open_page(name, profile='mini', **LESS)
+    with redirect_stdout(io.StringIO()): scores = p.scores(module)
+    assert not p.made and not p.missing()
+    for score in page_constant(name, 'SCORES'):
+        whole = pd.read_csv(ROOT/'figures'/'mini'/'cases'/f'{score}.csv.gz')
+        kept = whole[whole.domain.isin(['D1', 'all'])]
+        if 'case' in whole: kept = kept[kept.case < 100]
+        pd.testing.assert_frame_equal(scores[score], kept.reset_index(drop=True))
+    tables, claims = module.table(scores, p), module.claims(scores, p)
+    p.publish(tables, {}, claims)
+    assert tables.keys() == {x.stem for x in untrained.glob('*.md')}
+    assert not (untrained/'manifest.json').exists()
+
+
+@pytest.mark.parametrize('more', [
+    dict(seed=3), dict(overrides=dict(margin=.05)), dict(cases=2000), dict(fresh=True),
+    dict(orders=['random', 'ascending'])])
+def test_anything_else_is_computed(untrained, more):
+    asked = []
+    def run(p):
+        asked.append(p.name)
+        return dict(order=pd.DataFrame(dict(domain=['D1'], split=['item'], case=[0])))
+    p = open_page('order', **dict(profile='mini', **LESS) | more)
+    p.scores(run)
+    assert asked == ['order'] and p.made
+
+
+def test_what_was_computed_before_is_not_replaced(untrained):
+    p = open_page('order', profile='mini', **LESS)
+    mine = pd.DataFrame(dict(domain=['D1'], split=['item'], case=[7]))
+    write_cases(p.folder, 'order', mine)
+    assert p.scores(None)['order'].equals(mine) and not p.made
+
+
+def test_means_over_cases_are_computed_again(untrained):
+    p, cut = (open_page('direct', profile='mini', **more) for more in (LESS, dict(domains=['D1'])))
+    means = read_cases(figures_dir(p.s), 'direct_draws')
+    assert 'case' not in means and {*means.split} == {'item', 'pattern'}
+    with redirect_stdout(io.StringIO()):
+        assert p.part() == {} and {*cut.part()} == {'direct', 'direct_draws', 'direct_new'}

@@ -123,7 +123,7 @@ _WHERE = dict(item='On kinds seen in training', pattern='On new kinds')
 
 def _left_out(n, patterns): # why a policy has no share: n patterns in tests, some in validation
     few = f'validation has only {in_patterns(patterns)}, too few kinds to judge the policy'
-    why = f'{"" if n < FEW else "training does not pay: "}validation left the policy out'
+    why = f'{"" if n < FEW else "training does not pay: "}validation left out what was trained'
     return f'{few if patterns < FEW else why}, and `untrained` is served'
 
 def _verdict(split, rows, chosen):
@@ -251,7 +251,8 @@ def _labels_words(n): # different items, None where they were not counted
     return '' if n is None else f'Training asked for the labels of {n:,} different items. '
 
 def _known_words(n): # labels in a rule's model; None where there is no rule
-    return '' if n is None else f', for the rule {n:,} labels under fingerprints of their items'
+    return '' if n is None else (f', and, for the rule, {n:,} labels, each under a fingerprint of its item: '
+                                    'whoever has the item can look up its label')
 
 def model_card(
     s:Settings, # of its domain alone

@@ -18,7 +18,6 @@ import pandas as pd
 from ..anchored import anchored
 from ..data.folder import find_folder
 from ..evaluation import sample_cases
-from ..metrics import score_queries
 from ..ordering import centroid, trained_patterns
 from ..retrieval import search
 from ..run.pipeline import get_corpus, get_domain, get_rows, make_stage, one_at_a_time
@@ -27,11 +26,10 @@ from .bundle import check_backbone, find_items, free_for_model
 from .card import (gain_words, held_out_words, in_cases, metrics_of, metrics_table, model_card,
                                 seen_words, table_notes, verdict_words)
 from .equal import copies_words
-from .learned import unseen_items
 from .proposal import FEW, settings_of
 from .retriever import Retriever, stored_retriever
 from .rivals import (choose_depth, choose_moves, classifier_scores, forecast_rows, moved,
-                                  only_moves, parts_of, reranked, validation_cases)
+                                  only_moves, parts_of, reranked, scored_lists, validation_cases)
 from .shape import split_options
 from ..settings import Settings, override, require
 from ..store import fingerprint, runs_dir
@@ -54,17 +52,6 @@ def _ways(retriever, corpus, s, split, asked):
     if moves['served'].get('rule'): last['served'] = rule
     return found | dict(rule=rule) | last, cases
 
-# %% ../../nbs/serving/258_fit.ipynb #c006b
-def _scored_lists(lists, corpus, cases, split):
-    "Scores of what each method lists (n, k), case by case; unseen: Joint counted over held-out items alone."
-    known = dict(split=split, case=np.arange(len(cases)), pattern=cases.pattern)
-    held = unseen_items(corpus)
-    def scored(ids):
-        hits = corpus.labels[ids] & (corpus.pattern[ids] == cases.pattern[:, None])
-        scores = score_queries(ids, corpus.labels, corpus.pattern, cases.pattern)
-        return scores.assign(unseen=(hits & held[ids]).mean(1))
-    return pd.concat([scored(ids).assign(method=x, **known) for x, ids in lists.items()], ignore_index=True)
-
 # %% ../../nbs/serving/258_fit.ipynb #c006c
 def _score_model(retriever, corpus, s, classifier, asked=None):
     "Scores of the rivals, the policy and what is served on both splits, case by case."
@@ -75,7 +62,7 @@ def _score_model(retriever, corpus, s, classifier, asked=None):
         lists = {name: search(corpus.index, x, s.k, exclude=cases.sequence) for name, x in ways.items()}
         sorts = reranked(corpus, cases, scores, classifier[split]['depth'])[:, :s.k]
         lists = dict(average=None, classifier=sorts) | lists # in this order
-        rows.append(_scored_lists(lists, corpus, cases, split))
+        rows.append(scored_lists(lists, corpus, cases, split))
     return pd.concat(rows, ignore_index=True)
 
 # %% ../../nbs/serving/258_fit.ipynb #c005w
@@ -93,7 +80,7 @@ def _hope(corpus, s, stage):
     queries = dict(untrained=moved(**parts_of(corpus, cases, s), **move))
     if stage != 'alone': queries |= dict(target=centroid(corpus.items, cases.tail))
     lists = {name: search(corpus.index, x, s.k, exclude=cases.sequence) for name, x in queries.items()}
-    rows = pd.DataFrame(metrics_of(_scored_lists(lists, corpus, cases, 'item')))
+    rows = pd.DataFrame(metrics_of(scored_lists(lists, corpus, cases, 'item')))
     joint = rows[rows.metric == 'joint'].set_index('what')
     found = joint.estimate
     over = in_cases(cases.pattern, trained_patterns(corpus, s))
@@ -221,7 +208,7 @@ def fit(
 
     >>> shoes, = modit.fit('shoes', 'smoke')
     results of the stages are kept in ...
-    [1/2] corpus shoes: start
+    [1/3] corpus shoes: start
     ...
     shoes: model in .../shoes/model
     """

@@ -13,30 +13,29 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 from fastcore.basics import patch
 
 from ..evaluation import case_noise, queries_in_blocks
 from ..flow import step_modulations
 from ..model import MODiT
-from ..ordering import order_sequences, trained_patterns
+from ..ordering import trained_patterns
 from ..patterns import nearest_centroid
 from ..retrieval import check_embeddings
-from ..run.pipeline import get_corpus, get_domain, get_model, make_stage
+from ..run.pipeline import get_corpus, get_domain, get_model
 from ..run.stages import stage_key
-from .bundle import corpus_facts, drift, find_items, read_bundle, save_bundle, settings_alone
+from .bundle import (corpus_facts, find_items, find_model, other_words, read_bundle, save_bundle,
+                                  settings_alone)
 from .card import moves_words
 from .catalogue import Catalogue, items_key, make_catalogue, read_items
 from .equal import average, direction
 from .forecast import list_forecast
-from .learned import Learned, rule_facts
-from .names import ids_or_vectors, what_they_are
+from .learned import Learned, stored_rule
+from .names import ids_or_vectors, read_together, reading_order, reading_words, what_they_are
 from .proposal import settings_of
 from .shape import number_in, query_parts, score_parts, shaped_list, split_options, with_feedback
 from .rivals import LEAST, only_moves, served_by, served_facts
 from .where import known
 from ..settings import Settings, require
-from ..store import load_arrays
 from ..training import on_main
 
 # %% ../../nbs/serving/257_retriever.ipynb #c008
@@ -102,7 +101,7 @@ def stored_retriever(
     folder = s.of('folders', name) if s.folders else None
     goods = make_catalogue(read_items(folder) if folder else get_domain(s, name), s.index)
     facts = corpus_facts(corpus)
-    if stage: facts |= rule_facts(load_arrays(make_stage(s, 'rule', name))[0], goods.ids, goods.items)
+    if stage: facts |= stored_rule(s, name, goods)
     made = Retriever(settings_alone(s, name), model, facts, {}, catalogue=goods)
     about = dict(stage=stage, key=stage_key(s, stage or 'corpus', name), items=len(corpus.items),
                  items_key=items_key(goods), patterns=sorted({*map(str, goods.columns.get('pattern', ()))}),
@@ -131,14 +130,6 @@ def seed_vectors(
     rows = self.catalogue.rows_of(seeds, what_they_are(seeds, self.settings.dim))
     return self.catalogue.items[rows], rows
 
-# %% ../../nbs/serving/257_retriever.ipynb #c017
-@patch
-def _reading_order(self:Retriever, x):
-    "Positions of the seeds (n, d) that are read, at most m, sorted as the training sequences were."
-    s = self.settings
-    order, = order_sequences(np.arange(len(x))[None], self.density(x), s.order, np.random.default_rng(s.seed))
-    return order[np.linspace(0, len(x) - 1, min(len(x), s.prefix_len)).round().astype(int)]
-
 # %% ../../nbs/serving/257_retriever.ipynb #c021
 @patch
 def queries(
@@ -154,10 +145,9 @@ def queries(
     s = self.settings
     require(self.model, f'{self.name} has no policy; leave share and scale away')
     scale = number_in('scale', s.guidance_scale if scale is None else scale, high=1e9)
-    read = [x[self._reading_order(x)] for x, _ in map(self.seed_vectors, lists)]
+    read = [x[reading_order(self.density(x), s)] for x, _ in map(self.seed_vectors, lists)]
     noise = case_noise(1, (1, s.dim), s, self.name).expand(len(lists), -1, -1)
-    padded = torch.nn.utils.rnn.pad_sequence([torch.from_numpy(x) for x in read], batch_first=True)
-    valid = torch.arange(padded.shape[1]) < torch.tensor([[len(x)] for x in read])
+    padded, valid = read_together(read)
     def seeds(rows): return dict(items=padded[rows], valid=valid[rows])
     return queries_in_blocks(self.model, seeds, noise, scale, s, modulations=self.modulations)[:, 0]
 
@@ -198,10 +188,9 @@ def _question(self:Retriever, seeds, scale, options):
     needed = shape or moves.get('own') or 'rule' in moves
     require(self.catalogue or not needed, f'{self.name}: no items; load it with items')
     if moves.get('share') and len(x) > self.settings.prefix_len:
-        read = self._reading_order(x)
-        names = [self.catalogue.ids[rows[i]] if rows[i] >= 0 else f'vector {i}' for i in read]
-        choice = f'{len(x)} seeds, and {self.name} reads {len(read)}: evenly spaced by density'
-        warnings.warn(f'{choice}, {", ".join(names)}; all are left out of the list', stacklevel=3)
+        names = [self.catalogue.ids[row] if row >= 0 else f'vector {i}' for i, row in enumerate(rows)]
+        read = reading_order(self.density(x), self.settings)
+        warnings.warn(reading_words(self.name, names, read), stacklevel=3)
     usual = self.about.get('feedback', {}).get(split, {}).get('length') # an earlier version has none
     parts = with_feedback(shape, self.catalogue, x, self._parts(x, rows, scale, **moves), usual)
     return x, rows, shape, moves, parts
@@ -265,11 +254,9 @@ def load(
     >>> shoes.about['stage']
     'alone'
     """
-    bare = Path(folder, 'embeddings.npy').exists()
-    inside = Path(folder, 'model')
     needed = 'items', 'items_key', 'moves', 'trained', 'probe', 'bias', 'centroids'
-    if bare and not (inside/'config.json').exists(): made = cls.untrained(folder)
-    else: made = cls(**read_bundle(inside if bare else Path(folder), needed))
+    place = find_model(folder)
+    made = cls(**read_bundle(place, needed)) if place else cls.untrained(folder)
     if made.catalogue and items is None and index is None: return made
     return made.over(find_items(folder) if items is None else items, index)
 
@@ -291,8 +278,7 @@ def over(
     require((dim := np.shape(domain.items)[-1]) == self.settings.dim, f'items of dimension {dim}, {own}')
     goods = items if isinstance(items, Catalogue) else make_catalogue(domain, self.settings.index, index)
     if items_key(goods) != self.about['items_key']:
-        warnings.warn(f'{self.name} was fitted on {self.about["items"]:,} other items; it searches these '
-                      f'{len(goods.ids):,}{drift(goods, self.facts)}; its scores are of those', stacklevel=3)
+        warnings.warn(other_words(self.about, self.name, goods, self.facts), stacklevel=3)
     return replace(self, catalogue=goods)
 
 # %% ../../nbs/serving/257_retriever.ipynb #u004

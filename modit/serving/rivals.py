@@ -4,9 +4,11 @@
 
 # %% auto #0
 __all__ = ['LEAST', 'OFFERS', 'moved', 'parts_of', 'joint_of_moves', 'validation_cases', 'classifier_scores', 'reranked',
-           'choose_depth', 'choose_moves', 'only_moves', 'served_by', 'served_queries', 'served_facts', 'forecast_rows']
+           'choose_depth', 'scored_lists', 'choose_moves', 'only_moves', 'served_by', 'served_queries', 'served_facts',
+           'forecast_rows']
 
 # %% ../../nbs/serving/251_rivals.ipynb #r002
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -19,7 +21,7 @@ from ..ordering import trained_patterns
 from ..retrieval import Flat, search
 from ..rule import classifier_weights
 from .equal import direction
-from .learned import joint_found, leads
+from .learned import joint_found, leads, stands_out, unseen_items
 from .marks import choose_feedback
 from .forecast import coverage, fit_forecast, list_facts
 from ..settings import Settings
@@ -138,6 +140,22 @@ def choose_depth(
     "The depth of the highest validation Joint for each split; the smallest among equals."
     return {split: _best_depth(corpus, x, scores, s.k) for split, x in validation_cases(corpus, s).items()}
 
+# %% ../../nbs/serving/251_rivals.ipynb #d980706e
+def scored_lists(
+    lists:dict, # method -> (n, k) items of each case's list
+    corpus,     # Corpus
+    cases,      # Cases
+    split,      # their name
+) -> pd.DataFrame: # split, case, pattern, method, scores, and unseen: Joint over held-out items alone
+    "Scores of what each method lists, case by case."
+    known = dict(split=split, case=np.arange(len(cases)), pattern=cases.pattern)
+    held = unseen_items(corpus)
+    def scored(ids):
+        hits = corpus.labels[ids] & (corpus.pattern[ids] == cases.pattern[:, None])
+        scores = score_queries(ids, corpus.labels, corpus.pattern, cases.pattern)
+        return scores.assign(unseen=(hits & held[ids]).mean(1))
+    return pd.concat([scored(ids).assign(method=x, **known) for x, ids in lists.items()], ignore_index=True)
+
 # %% ../../nbs/serving/251_rivals.ipynb #r016a
 def _chosen_rows(table, pays):
     "What is chosen of the offers: way -> a row of their table (share, step, own, joint, patterns)."
@@ -165,7 +183,8 @@ def _choose(corpus, s, split, cases, model, rule):
     queries = moved(**parts, **only_moves(rows['untrained'])), rule(cases)
     def both(counted): return np.stack([joint_found(corpus, cases, x, s.k, counted) for x in queries], 1)
     rows['rule'] = known | dict(joint=round(float(both(None)[:, 1].mean()), 6))
-    first = rows['rule']['joint'] > rows['served']['joint'] and leads(corpus, s, split, cases, both)
+    first = rows['rule']['joint'] > rows['served']['joint'] and leads(
+        corpus, s, split, cases, both, partial(stands_out, k=s.k))
     return rows | (dict(served=rows['served'] | rows['rule'] | dict(rule=True)) if first else {})
 
 # %% ../../nbs/serving/251_rivals.ipynb #8848dd18

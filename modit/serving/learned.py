@@ -102,7 +102,8 @@ def over(
     fits = all(x.shape == weights[name].shape for name, x in rule.state_dict().items())
     require(fits, 'the rule has weights of another shape; fit the model again')
     rule.load_state_dict(weights)
-    items = SimpleNamespace(items=goods.items, index=goods.index, labels=labels > 0)
+    one = np.zeros(len(labels), np.int8) # patterns matter only where some are hidden
+    items = SimpleNamespace(items=goods.items, index=goods.index, labels=labels > 0, pattern=one)
     many = max(1, len(labels)//patterns)
     return cls(rule, Compass(items, labels >= 0, normalize(facts['probe']), facts['rule.classifier'], many))
 

@@ -137,7 +137,8 @@ def test_a_rule_made_again_has_the_same_bytes(kinds):
 
 # ---- the choice, with made-up scores
 @pytest.mark.parametrize('gain, unseen, few, chosen', [
-    (.3, .3, 2, True), (-.3, .3, 2, False), (.3, 0., 2, False), (.3, .3, 99, False)])
+    (.3, .3, 2, True), (-.3, .3, 2, False), (.3, 0., 2, False), # where kinds are enough for an interval
+    (.3, .3, 99, True), (.01, .3, 99, False), (.3, 0., 99, False)]) # where they are too few
 def test_a_rule_is_chosen_only_with_a_lead_that_is_no_chance_and_no_memory(
         kinds, monkeypatch, gain, unseen, few, chosen):
     folder, _ = kinds
@@ -154,3 +155,16 @@ def test_a_rule_is_chosen_only_with_a_lead_that_is_no_chance_and_no_memory(
     for row in rivals.choose_moves(corpus, s, rule=rule)['served'].values():
         assert row.get('rule', False) == chosen
         assert rivals.served_by(row, dict(step=.2))['step'] == .2 and RULED
+
+
+@pytest.mark.parametrize('kinds', [1, 2, 4])
+def test_few_kinds_of_chance_alone_seldom_stand_out(kinds):
+    "All cases of a kind have the luck of one list: what is served then is chance in few of a thousand trials."
+    rng, k, each = np.random.default_rng(kinds), 20, 10
+    pattern = np.repeat(np.arange(kinds), each)
+    found = []
+    for _ in range(1000):
+        luck = rng.binomial(k, .4, size=(kinds, 2))/k # of both queries, no item in common
+        found.append(learned.stands_out(luck[pattern], pattern, k))
+    assert np.mean(found) < .05
+    assert learned.stands_out(np.array([[.3, .8]]*each*kinds), pattern, k)

@@ -115,8 +115,9 @@ def test_labels_are_found_again_by_item_and_others_count_as_unknown(kinds):
 def test_a_model_without_a_rule_loads_as_before(kinds):
     folder, model = kinds
     facts = {name: x for name, x in model.facts.items() if not name.startswith('rule.')}
-    served = {x: {k: v for k, v in row.items() if k != 'rule'} for x, row in model.about['moves']['served'].items()}
-    ways = {way: x for way, x in model.about['moves'].items() if way != 'rule'} | dict(served=served)
+    ways = model.about['moves']
+    served = {x: {k: v for k, v in row.items() if k != 'rule'} for x, row in ways['served'].items()}
+    ways = {way: x for way, x in ways.items() if way != 'rule'} | dict(served=served)
     place = folder.parent/'old'
     shutil.copytree(folder, place/'sides')
     old = replace(model, facts=facts, about=model.about | dict(moves=ways))
@@ -159,7 +160,7 @@ def test_a_rule_is_chosen_only_with_a_lead_that_is_no_chance_and_no_memory(
 
 @pytest.mark.parametrize('kinds', [1, 2, 4])
 def test_few_kinds_of_chance_alone_seldom_stand_out(kinds):
-    "All cases of a kind have the luck of one list: what is served then is chance in few of a thousand trials."
+    "All cases of a kind have the luck of one list, and this luck passes in few of a thousand trials."
     rng, k, each = np.random.default_rng(kinds), 20, 10
     pattern = np.repeat(np.arange(kinds), each)
     found = []

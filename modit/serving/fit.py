@@ -12,7 +12,6 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from ..anchored import anchored

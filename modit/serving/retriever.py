@@ -33,7 +33,7 @@ from .learned import Learned, stored_rule
 from .names import ids_or_vectors, read_together, reading_order, reading_words, what_they_are
 from .proposal import settings_of
 from .shape import number_in, query_parts, score_parts, shaped_list, split_options, with_feedback
-from .rivals import LEAST, only_moves, served_by, served_facts
+from .rivals import LEAST, served_by, served_facts
 from .where import known
 from ..settings import Settings, require
 from ..training import on_main

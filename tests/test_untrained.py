@@ -18,7 +18,7 @@ from modit.data.synth import make_domain, make_world
 from modit.evaluation import sample_cases
 from modit.ordering import prepare_corpus, trained_patterns
 from modit.run.pipeline import get_corpus, get_rows
-from modit.serving import rivals
+from modit.serving import learned, rivals
 from modit.serving.card import held_out_words, seen_words, table_notes
 from modit.serving.catalogue import OneQuery, make_catalogue
 from modit.serving.fit import evaluate, fit, fit_settings
@@ -147,7 +147,7 @@ def test_a_policy_has_no_share_where_few_kinds_validate(several, monkeypatch):
     kinds = {split: len(set(x.pattern)) for split, x in rivals.validation_cases(corpus, s).items()}
     assert min(kinds.values()) > 1 # an interval needs two
     for few in {n + more for n in kinds.values() for more in (0, 1)}:
-        monkeypatch.setattr(rivals, 'FEW', few)
+        monkeypatch.setattr(learned, 'FEW', few)
         served = rivals.choose_moves(corpus, s, object())['served']
         assert {split: row['share'] == 1. for split, row in served.items()} == {
             split: n >= few for split, n in kinds.items()}
@@ -157,7 +157,7 @@ def test_a_policy_has_no_share_where_few_kinds_validate(several, monkeypatch):
 def test_a_policy_has_no_share_where_its_lead_is_noise(corpus, monkeypatch):
     s = load_settings('smoke')
     monkeypatch.setattr(rivals, 'parts_of', lambda *given: {})
-    monkeypatch.setattr(rivals, 'FEW', 2)
+    monkeypatch.setattr(learned, 'FEW', 2)
     for lead, share in ((.02, 0.), (20., 1.)):
         def by_share(corpus, cases, parts, offers, k, counted=None, lead=lead):
             side = (-1.)**np.unique(cases.pattern, return_inverse=True)[1] # for one kind, against the next
@@ -165,24 +165,24 @@ def test_a_policy_has_no_share_where_its_lead_is_noise(corpus, monkeypatch):
         monkeypatch.setattr(rivals, 'joint_of_moves', by_share)
         served = rivals.choose_moves(corpus, s, object())['served']
         kinds = {split: len(set(x.pattern)) for split, x in rivals.validation_cases(corpus, s).items()}
-        judged = [split for split, n in kinds.items() if n >= rivals.FEW]
+        judged = [split for split, n in kinds.items() if n >= learned.FEW]
         assert judged and {served[split]['share'] for split in judged} == {share}, kinds
 
 
 def test_a_policy_has_no_share_for_labels_that_it_knows_by_heart(several, monkeypatch):
     s, corpus = several
     monkeypatch.setattr(rivals, 'parts_of', lambda *given: {})
-    monkeypatch.setattr(rivals, 'FEW', 2)
-    held = rivals.unseen_items(corpus)
+    monkeypatch.setattr(learned, 'FEW', 2)
+    held = learned.unseen_items(corpus)
     cases = [sample_cases(corpus, split, 40, s) for split in ('item', 'pattern', 'valid')]
     assert all(held[x.sequence].all() for x in cases) and not held[corpus.role == 0].any()
-    for learned in (False, True):
-        def grid(corpus, cases, parts, offers, k, counted=None, learned=learned):
-            ahead = offers.share.to_numpy()*(counted is None or learned)
+    for won in (False, True):
+        def grid(corpus, cases, parts, offers, k, counted=None, won=won):
+            ahead = offers.share.to_numpy()*(counted is None or won)
             return np.repeat(ahead[None], len(cases), 0)
         monkeypatch.setattr(rivals, 'joint_of_moves', grid)
         served = rivals.choose_moves(corpus, s, object())['served']
-        assert {row['share'] for row in served.values()} == {float(learned)}
+        assert {row['share'] for row in served.values()} == {float(won)}
 
 
 def test_fit_by_direct_rewards_makes_nothing_else_and_says_what_it_asked_for(shoes, tmp_path, capsys):

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from ..candidates import Pool, labelled_pool
@@ -29,12 +30,13 @@ from ..ordering import Corpus, prepare_corpus
 from ..preference import is_guided
 from ..pretrain import pretrain
 from ..rounds import Run, hppo
+from ..rule import compass, learn_rule, lesson
 from .ahead import draw_ahead
 from .shards import labeller
 from .stages import STAGES, check_stage, stage_path
 from ..settings import Settings
 from ..sft import finetune
-from ..store import atomic_write, load_arrays, lock_file, named
+from ..store import atomic_write, load_arrays, lock_file, named, save_arrays
 from ..training import load_checkpoint, on_main, processes, save_checkpoint
 from ..variants import VARIANTS
 
@@ -162,10 +164,29 @@ def _make_direct(s, stage, domain, path):
     start = get_model(s, 'sft', domain) if stage == 'direct' else get_model(s, 'base')
     save_run(path, direct_rewards(start, get_corpus(s, domain), preference_settings(s)))
 
+# %% ../../nbs/run/220_pipeline.ipynb #abe80c02
+def _bought(here): # a Compass that knows the labels there are, and asks for no other
+    corpus = here.corpus
+    known = here.known if corpus.scorer is None else here.known & np.isfinite(corpus.scorer.values)
+    wanted = np.zeros(len(known), bool)
+    wanted[known] = corpus.labels[np.flatnonzero(known)]
+    if corpus.scorer is not None: corpus = replace(corpus, scorer=wanted)
+    return replace(here, corpus=corpus, known=known), np.where(known, wanted, -1).astype(np.int8)
+
+# %% ../../nbs/run/220_pipeline.ipynb #d980f26b
+def _make_rule(s, stage, domain, path):
+    "Learn a rule from the labels of training items."
+    here, labels = _bought(compass(get_corpus(s, domain), s))
+    mine = lesson(here, s)
+    enough = mine.looks.allowed.sum() >= s.direct_look*s.k + s.seq_len
+    rule = learn_rule([mine], min(150, s.direct_steps) if enough else 0)
+    arrays = {name: x.cpu().numpy() for name, x in rule.state_dict().items()}
+    on_main(partial(save_arrays, path, arrays | dict(classifier=here.classifier, labels=labels), kind='rule'))
+
 # %% ../../nbs/run/220_pipeline.ipynb #c853cbe3
 MAKERS = dict(domain=_make_domain, corpus=_make_corpus, pretrained=_make_pretrained, cpt=_make_cpt,
               sft=_make_sft, cpt_single=_make_cpt, sft_single=_make_sft, pool=_make_pool,
-              direct=_make_direct, alone=_make_direct)
+              direct=_make_direct, alone=_make_direct, rule=_make_rule)
 
 def maker_of(
     stage:str, # of STAGES

@@ -4,8 +4,8 @@ r"""The file of a stored result is named after a key: the settings that its stag
 
 # %% auto #0
 __all__ = ['WORLD', 'MODEL', 'FIT', 'SEQUENCES', 'SAMPLER', 'FAN', 'POOL', 'ROUND', 'VALIDATE', 'CORPUS', 'PRETRAIN', 'CPT',
-           'SFT', 'DIRECT', 'PREFERRED', 'STAGES', 'FEW', 'PARTS', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED', 'DISPLAYED',
-           'Stage', 'stages_of', 'check_stage', 'stage_key', 'stage_path']
+           'SFT', 'DIRECT', 'RULE', 'PREFERRED', 'STAGES', 'FEW', 'PARTS', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED',
+           'DISPLAYED', 'Stage', 'stages_of', 'check_stage', 'stage_key', 'stage_path']
 
 # %% ../../nbs/run/217_stages.ipynb #9550b9a0
 from dataclasses import dataclass, fields
@@ -52,6 +52,8 @@ SFT = (*MODEL, *FIT, *SEQUENCES, 'batch', 'condition_dropout', 'guidance_branch'
 DIRECT = (*FIT, 'reward_items', 'direct_steps', 'direct_checkpoints', 'direct_lr', 'direct_temperature',
           'direct_look', 'direct_tail', 'direct_items', 'hppo_cases', 'hppo_batch', 'hppo_draws', 'jacobi',
           'anchor_scale', 'preference_run', *SEQUENCES, *VALIDATE)
+RULE = ('seed', 'clusters', *FIT, *SEQUENCES, 'reward_items', 'hppo_cases', 'hppo_batch', 'k', 'direct_steps',
+        'direct_look', 'direct_temperature')
 
 # %% ../../nbs/run/217_stages.ipynb #c033
 def _preference_reads(variant:Variant): # a row of VARIANTS -> names of settings
@@ -77,6 +79,7 @@ STAGES = dict(
     pool=Stage(('sft', 'corpus'), (*MODEL, 'preference_run', 'guidance_branch', *POOL), ('candidates',)),
     direct=Stage(('sft', 'corpus'), (*MODEL, *DIRECT, 'guidance_branch'), ('direct',)),
     alone=Stage(('corpus',), (*MODEL, *DIRECT), ('direct', 'anchored')),
+    rule=Stage(('corpus',), RULE, ('rule',)),
     conditioned=Stage(PREFERRED, (*MODEL, 'preference_run', *ROUND, 'prefix_len', 'hppo_steps'),
                       ('experiments.lib.conditioned',), maker='modit.experiments.frontier:make_conditioned'),
     fewer=Stage(PREFERRED, _preference_reads(VARIANTS['off_policy']), ('experiments.lib.fewer',),

@@ -156,6 +156,19 @@ def nearest(
     require(k <= len(left), f'k: {k} items asked, and {len(left)} are left beside the seeds; lower k')
     return scores[:k], left[:k]
 
+# %% ../../nbs/serving/256_catalogue.ipynb #e2668ebb
+@patch
+def surroundings(
+    self:Catalogue,
+    mean, # (1, d) unit, the seeds' average
+    x,    # (n, d) unit, the seeds
+    rows, # (n,) their rows, -1 for a vector
+    patterns:int, # that the items have
+) -> np.ndarray: # rows of items, nearest first
+    "The items around the seeds."
+    many = len(self.ids)
+    return self.nearest(mean, max(1, min(many//patterns, many - len(x))), x, rows)[1]
+
 # %% ../../nbs/serving/256_catalogue.ipynb #n005
 @patch
 def among(

@@ -164,8 +164,10 @@ def _expand(
     options = dict(k=k, scale=scale, explain=explain, share=share, step=step, own=own) | wishes
     if lists: return _print_answers(retriever, lists, **options)
     found = retriever.expand(seeds, **options)
+    from modit.serving.card import RULED
     from modit.serving.forecast import forecast_words
     from modit.serving.lists import printed
+    if 'rule' in found.attrs['moves']: print(f'modit: {RULED}', file=sys.stderr, flush=True)
     count = found.attrs['forecast']
     if count: print(f'modit: {forecast_words(count, len(found))}', file=sys.stderr, flush=True)
     if 'text' in found: found['text'] = found.text.str.split().str.join(' ') # a row stays a line

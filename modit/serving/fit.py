@@ -12,13 +12,11 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from ..anchored import anchored
 from ..data.folder import find_folder
 from ..evaluation import sample_cases
-from ..metrics import score_queries
 from ..ordering import centroid, trained_patterns
 from ..retrieval import search
 from ..run.pipeline import get_corpus, get_domain, get_rows, make_stage, one_at_a_time
@@ -30,7 +28,7 @@ from .equal import copies_words
 from .proposal import FEW, settings_of
 from .retriever import Retriever, stored_retriever
 from .rivals import (choose_depth, choose_moves, classifier_scores, forecast_rows, moved,
-                                  only_moves, parts_of, reranked, unseen_items, validation_cases)
+                                  only_moves, parts_of, reranked, scored_lists, validation_cases)
 from .shape import split_options
 from ..settings import Settings, override, require
 from ..store import fingerprint, runs_dir
@@ -38,23 +36,20 @@ from ..training import on_main, processes
 from ..variants import VARIANTS
 
 # %% ../../nbs/serving/258_fit.ipynb #c006
-def _ways(retriever, split, asked):
-    "How each measured query is made: name -> weight of the policy (share), lengths of two moves (step, own)."
-    moves = retriever.about['moves']
-    ways = dict(untrained=only_moves(moves['untrained'][split]))
-    if retriever.model: ways |= dict(policy={}, served=only_moves(moves['served'][split]))
-    return ways | (dict(asked=only_moves(moves['served'][split]) | asked) if asked else {})
-
-# %% ../../nbs/serving/258_fit.ipynb #c006b
-def _scored_lists(lists, corpus, cases, split):
-    "Scores of what each method lists (n, k), case by case; unseen: Joint counted over held-out items alone."
-    known = dict(split=split, case=np.arange(len(cases)), pattern=cases.pattern)
-    held = unseen_items(corpus)
-    def scored(ids):
-        hits = corpus.labels[ids] & (corpus.pattern[ids] == cases.pattern[:, None])
-        scores = score_queries(ids, corpus.labels, corpus.pattern, cases.pattern)
-        return scores.assign(unseen=(hits & held[ids]).mean(1))
-    return pd.concat([scored(ids).assign(method=x, **known) for x, ids in lists.items()], ignore_index=True)
+def _ways(retriever, corpus, s, split, asked):
+    "The queries of each measured way on the cases of a split: name -> (n, d); and these cases."
+    cases = sample_cases(corpus, split, s.density_cases, s)
+    moves = {way: rows[split] for way, rows in retriever.about['moves'].items()}
+    ways = dict(average=dict(share=0.), untrained=only_moves(moves['untrained']))
+    if retriever.model: ways |= dict(policy={}, served=only_moves(moves['served']))
+    if asked: ways |= dict(asked=only_moves(moves['served']) | asked)
+    parts = parts_of(corpus, cases, s, retriever.model)
+    found = {name: moved(**parts, **how) for name, how in ways.items()}
+    if 'rule' not in moves: return found, cases
+    rule = retriever.rule_over(corpus)(cases)
+    last = {name: found.pop(name) for name in ('served', 'asked') if name in found}
+    if moves['served'].get('rule'): last['served'] = rule
+    return found | dict(rule=rule) | last, cases
 
 # %% ../../nbs/serving/258_fit.ipynb #c006c
 def _score_model(retriever, corpus, s, classifier, asked=None):
@@ -62,14 +57,11 @@ def _score_model(retriever, corpus, s, classifier, asked=None):
     scores = classifier_scores(corpus, s)
     rows = []
     for split in ('item', 'pattern'):
-        cases = sample_cases(corpus, split, s.density_cases, s)
-        parts = parts_of(corpus, cases, s, retriever.model)
-        def found(how, cases=cases, parts=parts):
-            return search(corpus.index, moved(**parts, **how), s.k, exclude=cases.sequence)
-        lists = dict(average=found(dict(share=0.)))
-        lists['classifier'] = reranked(corpus, cases, scores, classifier[split]['depth'])[:, :s.k]
-        lists |= {name: found(how) for name, how in _ways(retriever, split, asked).items()}
-        rows.append(_scored_lists(lists, corpus, cases, split))
+        ways, cases = _ways(retriever, corpus, s, split, asked)
+        lists = {name: search(corpus.index, x, s.k, exclude=cases.sequence) for name, x in ways.items()}
+        sorts = reranked(corpus, cases, scores, classifier[split]['depth'])[:, :s.k]
+        lists = dict(average=None, classifier=sorts) | lists # in this order
+        rows.append(scored_lists(lists, corpus, cases, split))
     return pd.concat(rows, ignore_index=True)
 
 # %% ../../nbs/serving/258_fit.ipynb #c005w
@@ -87,7 +79,7 @@ def _hope(corpus, s, stage):
     queries = dict(untrained=moved(**parts_of(corpus, cases, s), **move))
     if stage != 'alone': queries |= dict(target=centroid(corpus.items, cases.tail))
     lists = {name: search(corpus.index, x, s.k, exclude=cases.sequence) for name, x in queries.items()}
-    rows = pd.DataFrame(metrics_of(_scored_lists(lists, corpus, cases, 'item')))
+    rows = pd.DataFrame(metrics_of(scored_lists(lists, corpus, cases, 'item')))
     joint = rows[rows.metric == 'joint'].set_index('what')
     found = joint.estimate
     over = in_cases(cases.pattern, trained_patterns(corpus, s))
@@ -110,7 +102,7 @@ _BEFORE = dict(alone=(), sft=(), direct=('sft',)) # stages of a domain before th
 def _todo(s, stage):
     "Stages and domains to make for the models of all domains, parents first."
     shared = [] if stage == 'alone' else [('pretrained', None), ('cpt', None)]
-    own = (*_BEFORE.get(stage, ('sft', 'pool')), stage)
+    own = ('rule', *_BEFORE.get(stage, ('sft', 'pool')), stage)
     return [('corpus', d) for d in s.domains] + shared + [(x, d) for d in s.domains for x in own]
 
 # %% ../../nbs/serving/258_fit.ipynb #c024m
@@ -154,17 +146,19 @@ def _scored(retriever, s):
     corpus = get_corpus(s, name)
     named = getattr(get_domain(s, name), 'pattern', None) is not None
     stage = retriever.about['stage']
+    rule = retriever.rule_over(corpus)
     direct = stage in ('alone', 'direct') # whose history counts the labels
     classifier = on_main(lambda: choose_depth(corpus, s, classifier_scores(corpus, s)))
     metrics = on_main(lambda: metrics_of(_score_model(retriever, corpus, s, classifier)))
     data = dict(positive=round(float(corpus.attribute.mean()), 6), share=s.heldout_items,
                 company=[x for x in s.domains if x != name and stage != 'alone'],
                 labels=get_rows(s, name, stage)[-1]['different'] if direct else None,
+                known=len(retriever.facts['rule.labels']),
                 proxies='those that its table names' if named else
                         'clusters of k-means, which stand in for kinds',
                 patterns=s.of('clusters', name), held=s.of('heldout_clusters', name),
                 valid=s.of('valid_clusters', name))
-    held = on_main(lambda: forecast_rows(corpus, s, retriever.about, retriever.model))
+    held = on_main(lambda: forecast_rows(corpus, s, retriever.about, retriever.model, rule))
     about = retriever.about | dict(data=data, split_key=_split_key(corpus), metrics=metrics,
                                    classifier=classifier, forecast_test=held)
     scored = replace(retriever, about=about)
@@ -193,11 +187,13 @@ def fit_settings(
     return s
 
 # %% ../../nbs/serving/258_fit.ipynb #d032
-def _gain_line(about, seconds): # of training, 0 for a policy that was there already
+def _gain_line(about, seconds): # of training, 0 for what was there already
     labels = about['data']['labels']
     asked = '' if labels is None else f' and asked for the labels of {labels:,} different items'
     took = f'took {seconds:.0f} s' if seconds else 'was done before'
-    return f'{gain_words(about)}; training {took}{asked}'
+    ruled = any(row.get('rule') for row in about['moves']['served'].values())
+    rule = f'; the rule that is served knows the labels of {about["data"]["known"]:,} items' if ruled else ''
+    return f'{gain_words(about)}; training {took}{asked}{rule}'
 
 # %% ../../nbs/serving/258_fit.ipynb #c029
 def fit(
@@ -211,7 +207,7 @@ def fit(
 
     >>> shoes, = modit.fit('shoes', 'smoke')
     results of the stages are kept in ...
-    [1/2] corpus shoes: start
+    [1/3] corpus shoes: start
     ...
     shoes: model in .../shoes/model
     """

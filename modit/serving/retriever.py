@@ -13,26 +13,27 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 from fastcore.basics import patch
 
 from ..evaluation import case_noise, queries_in_blocks
 from ..flow import step_modulations
 from ..model import MODiT
-from ..ordering import order_sequences, trained_patterns
+from ..ordering import trained_patterns
 from ..patterns import nearest_centroid
 from ..retrieval import check_embeddings
 from ..run.pipeline import get_corpus, get_domain, get_model
 from ..run.stages import stage_key
-from .bundle import corpus_facts, drift, find_items, read_bundle, save_bundle, settings_alone
+from .bundle import (corpus_facts, find_items, find_model, other_words, read_bundle, save_bundle,
+                                  settings_alone)
 from .card import moves_words
 from .catalogue import Catalogue, items_key, make_catalogue, read_items
 from .equal import average, direction
 from .forecast import list_forecast
-from .names import ids_or_vectors, what_they_are
+from .learned import Learned, stored_rule
+from .names import ids_or_vectors, read_together, reading_order, reading_words, what_they_are
 from .proposal import settings_of
 from .shape import number_in, query_parts, score_parts, shaped_list, split_options, with_feedback
-from .rivals import LEAST, only_moves, served_facts
+from .rivals import LEAST, served_by, served_facts
 from .where import known
 from ..settings import Settings, require
 from ..training import on_main
@@ -59,6 +60,17 @@ class Retriever:
     @property
     def patterns(self) -> np.ndarray: # (C,) numbers, or names where they were given
         return np.array(self.about.get('patterns') or range(len(self.facts['centroids'])))
+
+    def rule_over(self, goods) -> Learned: # the catalogue, or a corpus of its items; None: there is no rule
+        """The rule, which answers from the labels that it knows of these items.
+
+        >>> len(shoes.rule_over(shoes.catalogue).here.known)
+        3000
+        """
+        return Learned.over(self.facts, goods, self.catalogue, self.settings.clusters[0])
+
+    @cached_property
+    def rule(self): return self.rule_over(self.catalogue)
 
     @cached_property
     def modulations(self) -> list: return step_modulations(self.model, self.settings.ode_steps)
@@ -91,11 +103,16 @@ def stored_retriever(
     "The retriever of a stage, trained if it is not there yet."
     corpus = get_corpus(s, name)
     model = get_model(s, stage, name).cpu() if stage else None
-    made = make_catalogue(read_items(s.of('folders', name)) if s.folders else get_domain(s, name), s.index)
+    folder = s.of('folders', name) if s.folders else None
+    goods = make_catalogue(read_items(folder) if folder else get_domain(s, name), s.index)
+    facts = corpus_facts(corpus)
+    if stage: facts |= stored_rule(s, name, goods)
+    made = Retriever(settings_alone(s, name), model, facts, {}, catalogue=goods)
     about = dict(stage=stage, key=stage_key(s, stage or 'corpus', name), items=len(corpus.items),
-                 items_key=items_key(made), patterns=sorted({*map(str, made.columns.get('pattern', ()))}),
-                 trained=trained_patterns(corpus, s), **on_main(lambda: served_facts(corpus, s, model)))
-    return Retriever(settings_alone(s, name), model, corpus_facts(corpus), about, catalogue=made)
+                 items_key=items_key(goods), patterns=sorted({*map(str, goods.columns.get('pattern', ()))}),
+                 trained=trained_patterns(corpus, s),
+                 **on_main(lambda: served_facts(corpus, s, model, made.rule_over(corpus))))
+    return replace(made, about=about)
 
 # %% ../../nbs/serving/257_retriever.ipynb #c014
 @patch
@@ -118,14 +135,6 @@ def seed_vectors(
     rows = self.catalogue.rows_of(seeds, what_they_are(seeds, self.settings.dim))
     return self.catalogue.items[rows], rows
 
-# %% ../../nbs/serving/257_retriever.ipynb #c017
-@patch
-def _reading_order(self:Retriever, x):
-    "Positions of the seeds (n, d) that are read, at most m, sorted as the training sequences were."
-    s = self.settings
-    order, = order_sequences(np.arange(len(x))[None], self.density(x), s.order, np.random.default_rng(s.seed))
-    return order[np.linspace(0, len(x) - 1, min(len(x), s.prefix_len)).round().astype(int)]
-
 # %% ../../nbs/serving/257_retriever.ipynb #c021
 @patch
 def queries(
@@ -141,21 +150,20 @@ def queries(
     s = self.settings
     require(self.model, f'{self.name} has no policy; leave share and scale away')
     scale = number_in('scale', s.guidance_scale if scale is None else scale, high=1e9)
-    read = [x[self._reading_order(x)] for x, _ in map(self.seed_vectors, lists)]
+    read = [x[reading_order(self.density(x), s)] for x, _ in map(self.seed_vectors, lists)]
     noise = case_noise(1, (1, s.dim), s, self.name).expand(len(lists), -1, -1)
-    padded = torch.nn.utils.rnn.pad_sequence([torch.from_numpy(x) for x in read], batch_first=True)
-    valid = torch.arange(padded.shape[1]) < torch.tensor([[len(x)] for x in read])
+    padded, valid = read_together(read)
     def seeds(rows): return dict(items=padded[rows], valid=valid[rows])
     return queries_in_blocks(self.model, seeds, noise, scale, s, modulations=self.modulations)[:, 0]
 
 # %% ../../nbs/serving/257_retriever.ipynb #c025n
 @patch
 def _moves(self:Retriever, x, given):
-    "Split and moves of seeds (n, d): given moves, else those chosen on validation; warns of a new kind."
+    "Split and moves of seeds (n, d), or the rule: as given, else as validation chose; warns of a new kind."
     near, = nearest_centroid(average(x)[None], self.facts['centroids'])
     split = 'item' if near in self.about['trained'] else 'pattern'
     chosen = self.about['moves']['served'][split]
-    moves = only_moves(chosen) | given
+    moves = served_by(chosen, given)
     if not self.model or split == 'item': return split, moves
     pattern = f'pattern {self.patterns[near]}, which {self.name} was not trained on'
     warnings.warn(f'the seeds are nearest to {pattern}; {moves_words(moves, chosen)}', stacklevel=5)
@@ -163,14 +171,14 @@ def _moves(self:Retriever, x, given):
 
 # %% ../../nbs/serving/257_retriever.ipynb #c025q
 @patch
-def _parts(self:Retriever, x, rows, scale=None, share=1., step=0., own=0.):
+def _parts(self:Retriever, x, rows, scale=None, share=1., step=0., own=0., rule=False):
     "The vectors whose sum is the query of the seeds."
     mean = away = average(x)[None]
+    def near(): return self.catalogue.surroundings(mean, x, rows, len(self.facts['centroids']))
+    if rule: return self.rule.parts(x, near())
     query = self.queries([x], scale) if share or (scale is not None and not self.model) else mean
     if own:
-        n = max(1, min((many := len(self.catalogue.ids))//len(self.facts['centroids']), many - len(x)))
-        around = self.catalogue.items[self.catalogue.nearest(mean, n, x, rows)[1]].mean(0)
-        away = direction(x.mean(0), around)[None]
+        away = direction(x.mean(0), self.catalogue.items[near()].mean(0))[None]
         if not away.any(): warnings.warn('own: the items around the seeds equal them; no move', stacklevel=4)
     probe = direction(self.facts['probe'], least=LEAST)
     return query_parts(mean[0], query[0], probe, away[0], share, step, own)
@@ -182,12 +190,12 @@ def _question(self:Retriever, seeds, scale, options):
     x, rows = self.seed_vectors(seeds)
     shape, given = split_options(options)
     split, moves = self._moves(x, given)
-    require(self.catalogue or not (shape or moves['own']), f'{self.name}: no items; load it with items')
-    if moves['share'] and len(x) > self.settings.prefix_len:
-        read = self._reading_order(x)
-        names = [self.catalogue.ids[rows[i]] if rows[i] >= 0 else f'vector {i}' for i in read]
-        choice = f'{len(x)} seeds, and {self.name} reads {len(read)}: evenly spaced by density'
-        warnings.warn(f'{choice}, {", ".join(names)}; all are left out of the list', stacklevel=3)
+    needed = shape or moves.get('own') or 'rule' in moves
+    require(self.catalogue or not needed, f'{self.name}: no items; load it with items')
+    if moves.get('share') and len(x) > self.settings.prefix_len:
+        names = [self.catalogue.ids[row] if row >= 0 else f'vector {i}' for i, row in enumerate(rows)]
+        read = reading_order(self.density(x), self.settings)
+        warnings.warn(reading_words(self.name, names, read), stacklevel=3)
     usual = self.about.get('feedback', {}).get(split, {}).get('length') # an earlier version has none
     parts = with_feedback(shape, self.catalogue, x, self._parts(x, rows, scale, **moves), usual)
     return x, rows, shape, moves, parts
@@ -231,7 +239,7 @@ def expand(
     near = self.patterns[nearest_centroid(items, self.facts['centroids'])]
     table['pattern'] = known(self.catalogue.columns, 'pattern', ids, near)
     if explain: table = table.join(score_parts(items, parts))
-    served = moves in map(only_moves, self.about['moves']['served'].values())
+    served = moves in [served_by(row, {}) for row in self.about['moves']['served'].values()]
     usual = served and not shape and scale is None and k == self.settings.k # as it was fitted
     facts = self.about.get('forecast', {}) if usual else {}
     table.attrs.update(moves=moves, forecast=list_forecast(facts, items, scores, table.density, x))
@@ -251,11 +259,9 @@ def load(
     >>> shoes.about['stage']
     'alone'
     """
-    bare = Path(folder, 'embeddings.npy').exists()
-    inside = Path(folder, 'model')
     needed = 'items', 'items_key', 'moves', 'trained', 'probe', 'bias', 'centroids'
-    if bare and not (inside/'config.json').exists(): made = cls.untrained(folder)
-    else: made = cls(**read_bundle(inside if bare else Path(folder), needed))
+    place = find_model(folder)
+    made = cls(**read_bundle(place, needed)) if place else cls.untrained(folder)
     if made.catalogue and items is None and index is None: return made
     return made.over(find_items(folder) if items is None else items, index)
 
@@ -277,8 +283,7 @@ def over(
     require((dim := np.shape(domain.items)[-1]) == self.settings.dim, f'items of dimension {dim}, {own}')
     goods = items if isinstance(items, Catalogue) else make_catalogue(domain, self.settings.index, index)
     if items_key(goods) != self.about['items_key']:
-        warnings.warn(f'{self.name} was fitted on {self.about["items"]:,} other items; it searches these '
-                      f'{len(goods.ids):,}{drift(goods, self.facts)}; its scores are of those', stacklevel=3)
+        warnings.warn(other_words(self.about, self.name, goods, self.facts), stacklevel=3)
     return replace(self, catalogue=goods)
 
 # %% ../../nbs/serving/257_retriever.ipynb #u004

@@ -4,7 +4,7 @@
 __all__ = ['WIDTHS', 'READS', 'SCORES', 'LOOKS', 'COLUMNS', 'PAIRS', 'mixed', 'nearness', 'shares', 'chosen', 'Both', 'curves',
            'answers', 'run', 'beside', 'new_table', 'table', 'plot', 'claims']
 
-# %% ../../nbs/experiments/368_both.ipynb #abe7e4d1
+# %% ../../nbs/experiments/368_both.ipynb #7bb9a359
 import numpy as np
 import pandas as pd
 import torch
@@ -23,7 +23,7 @@ from ..run.page import Page
 from ..run.pipeline import get_corpus, get_model
 from ..sphere import normalize
 
-# %% ../../nbs/experiments/368_both.ipynb #ae6af068
+# %% ../../nbs/experiments/368_both.ipynb #64913b23
 def mixed(
     places, # (n, d) unit
     rule,   # (n, d) unit
@@ -33,7 +33,7 @@ def mixed(
     share = np.broadcast_to(share, len(places))[:, None].astype(np.float32)
     return normalize(share*places + (1 - share)*rule)
 
-# %% ../../nbs/experiments/368_both.ipynb #98ab7546
+# %% ../../nbs/experiments/368_both.ipynb #c24af049
 def nearness(
     corpus:Corpus, # of a domain
     cases:Cases,   # n
@@ -44,7 +44,7 @@ def nearness(
     centres = [corpus.items[train & (corpus.pattern == kind)].mean(0) for kind in kinds]
     return (average_pool(corpus, cases) @ normalize(np.stack(centres)).T).max(1)
 
-# %% ../../nbs/experiments/368_both.ipynb #008a54a6
+# %% ../../nbs/experiments/368_both.ipynb #36ce5f1d
 def shares(
     near,   # (n,) of `nearness`
     middle, # where both have the same share
@@ -53,7 +53,7 @@ def shares(
     "The share that places have in each query (ours)."
     return (near > middle).astype(float) if width == 0 else expit((near - middle)/width)
 
-# %% ../../nbs/experiments/368_both.ipynb #96646e7d
+# %% ../../nbs/experiments/368_both.ipynb #712dc961
 def chosen(
     joint,  # function of shares (n,) -> Joint of each case
     near,   # (n,) of `nearness`
@@ -67,14 +67,16 @@ def chosen(
     middles = np.quantile(near, np.linspace(.1, .9, 9))
     return max(((m, w*near.std()) for m in middles for w in widths), key=score)
 
-# %% ../../nbs/experiments/368_both.ipynb #30d034f0
+# %% ../../nbs/experiments/368_both.ipynb #72e658b4
 class Both:
     "The rule and the policy of a domain, and their queries."
     def __init__(self,
         p:Page,        # the run
         corpus:Corpus, # of a domain
     ):
-        self.p, self.corpus, self.found = p, corpus, {}
+        self.p = p
+        self.corpus = corpus
+        self.found = {} # the cases' items, as bytes -> queries
         self.here = compass(corpus, p.s)
         self.rule = learn_rule([lesson(self.here, p.s)])
         self.s = anchored(p.s)
@@ -89,21 +91,22 @@ class Both:
 
     def mix(self, cases, share): return mixed(*self.queries(cases), share) # (n, d)
 
-# %% ../../nbs/experiments/368_both.ipynb #a7d305df
+# %% ../../nbs/experiments/368_both.ipynb #dde6c2bd
 WIDTHS = dict(switch=(0,), share=(.1, .2, .5, 1.))
 
 def curves(
     both:Both, # of a domain
 ) -> dict:     # name -> (middle, width)
     "The switch and the share that validation chooses."
-    p, corpus = both.p, both.corpus
+    p = both.p
+    corpus = both.corpus
     cases = sample_cases(corpus, 'valid', 4*p.s.valid_cases, p.s)
     known = np.isin(cases.pattern, corpus.pattern[corpus.role == ROLES.index('train')])
     near = nearness(corpus, cases)
     def joint(share): return score_cases(both.mix(cases, share), corpus, cases, p.s).joint.to_numpy()
     return {name: chosen(joint, near, known, widths) for name, widths in WIDTHS.items()}
 
-# %% ../../nbs/experiments/368_both.ipynb #2fee85d1
+# %% ../../nbs/experiments/368_both.ipynb #873b58e2
 def answers(
     both:Both,   # of a domain
     curves:dict, # of `curves`
@@ -115,7 +118,7 @@ def answers(
              for name, share in dict(places=1., rule_once=0., half=.5).items()}
     return fixed | {name: at(curve) for name, curve in curves.items()}
 
-# %% ../../nbs/experiments/368_both.ipynb #767902e1
+# %% ../../nbs/experiments/368_both.ipynb #c5471bbf
 READS = ('main', 'own_direction', 'rule_new')
 SCORES = ('both', 'both_new', 'both_curves')
 LOOKS = {
@@ -129,7 +132,9 @@ def run(
     p:Page,    # the run
 ) -> dict:     # both: per-case scores; both_new: among new items; both_curves: what was chosen
     "Score the two policies of every domain, alone and mixed."
-    rows, new, facts = [], [], []
+    rows = []
+    new = []
+    facts = []
     for name in p.domains:
         corpus = get_corpus(p.s, name)
         both = Both(p, corpus)
@@ -138,21 +143,21 @@ def run(
         rows.append(p.score(corpus, methods))
         new.append(new_items(p, corpus, {(method, 0): answer for method, answer in methods.items()}))
         facts += [dict(domain=name, method=method, middle=m, width=w) for method, (m, w) in found.items()]
-    both, new = pd.concat(rows, ignore_index=True), pd.concat(new, ignore_index=True)
-    return dict(both=both, both_new=new[new.split.isin(p.splits)], both_curves=pd.DataFrame(facts))
+    new = pd.concat(new, ignore_index=True)
+    return dict(both=pd.concat(rows, ignore_index=True), both_new=new[new.split.isin(p.splits)],
+                both_curves=pd.DataFrame(facts))
 
-# %% ../../nbs/experiments/368_both.ipynb #81424467
+# %% ../../nbs/experiments/368_both.ipynb #66d497f7
 COLUMNS = ('average', 'average_own', *LOOKS)
 
 def beside(
     scores, # of `run`, with main and own_direction
 ) -> pd.DataFrame: # per-case scores of all methods
     "The mixed queries, with averaging and the moved average."
-    main, moved = scores['main'], scores['own_direction']
-    return pd.concat([main[main.method == 'average'], moved[moved.method == 'average_own'], scores['both']],
-                     ignore_index=True)
+    rows = pd.concat([scores[x] for x in ('main', 'own_direction', 'both')], ignore_index=True)
+    return rows[rows.method.isin(COLUMNS)]
 
-# %% ../../nbs/experiments/368_both.ipynb #8fdcb4b9
+# %% ../../nbs/experiments/368_both.ipynb #b1d62990
 def new_table(
     scores, # of `run`, with rule_new
 ) -> pd.DataFrame: # split, domain and one column for each method
@@ -161,7 +166,7 @@ def new_table(
     rows = pd.concat([moved[moved.method.isin(COLUMNS[:2])], scores['both_new']], ignore_index=True)
     return by_method(rows, COLUMNS)
 
-# %% ../../nbs/experiments/368_both.ipynb #5e2e1f79
+# %% ../../nbs/experiments/368_both.ipynb #7657cb39
 PAIRS = [(a, b) for a in ('half', 'switch', 'share') for b in ('places', 'rule_once', 'average_own')]
 
 def table(scores:dict, p:Page) -> dict: # label -> Table
@@ -174,12 +179,12 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
             'tab-both-gain': Table(gain[kept], 'Differences of Joint in points, with 95% intervals.',
                                    ('estimate', 'low', 'high'))}
 
-# %% ../../nbs/experiments/368_both.ipynb #4424da35
+# %% ../../nbs/experiments/368_both.ipynb #b9a03cf1
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint minus the moved average's, with intervals (ours)."
     rows = contrasts(beside(scores), [(method, 'average_own') for method in LOOKS], p.s)
     looks = {m: look(m) for m in LOOKS}
     return {'fig-both': split_panels(rows, p.domains, p.splits, 'Joint minus moved average\n(points)', looks)}
 
-# %% ../../nbs/experiments/368_both.ipynb #6fb409f9
+# %% ../../nbs/experiments/368_both.ipynb #efec3c27
 def claims(scores, p): return [] # the tables have the intervals

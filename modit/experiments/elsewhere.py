@@ -4,7 +4,7 @@
 __all__ = ['GROUPS', 'READS', 'SCORES', 'APART', 'LOOKS', 'COLUMNS', 'groups_of', 'lessons_of', 'run', 'beside', 'table', 'plot',
            'claims']
 
-# %% ../../nbs/experiments/372_elsewhere.ipynb #8873ae45
+# %% ../../nbs/experiments/372_elsewhere.ipynb #ad07db6c
 from functools import partial
 
 import pandas as pd
@@ -15,9 +15,9 @@ from ..report.verdicts import contrasts, split_panels
 from ..rule import compass, follow, learn_rule, lesson
 from ..run.page import Page
 from ..run.pipeline import get_corpus
-from ..settings import load_settings
+from ..settings import Settings, load_settings
 
-# %% ../../nbs/experiments/372_elsewhere.ipynb #0ed22daa
+# %% ../../nbs/experiments/372_elsewhere.ipynb #f0ed2b4e
 GROUPS = dict(
     synthetic=[('mini', name) for name in ('D1', 'D2', 'D3', 'D4')],
     tweets=[('public', 'tweets-positive')],
@@ -25,13 +25,13 @@ GROUPS = dict(
     icons=[('icons', 'icons'), ('icons', 'icons-plain')])
 
 def groups_of(
-    s, # Settings
+    s:Settings, # of a run
 ) -> dict: # name -> pairs of profile and domain
     "The groups that lessons come from (ours)."
     if any((s.profile, name) in group for group in GROUPS.values() for name in s.domains): return GROUPS
     return {name: [(s.profile, name)] for name in s.domains}
 
-# %% ../../nbs/experiments/372_elsewhere.ipynb #ff037a39
+# %% ../../nbs/experiments/372_elsewhere.ipynb #da259ef8
 def lessons_of(
     p:Page,  # the run
     domains, # pairs of profile and domain
@@ -43,7 +43,7 @@ def lessons_of(
         found.append(lesson(compass(get_corpus(s, name), s), s))
     return found
 
-# %% ../../nbs/experiments/372_elsewhere.ipynb #c733bcac
+# %% ../../nbs/experiments/372_elsewhere.ipynb #8ec98584
 READS = ('main', 'own_direction', 'rule')
 SCORES = ('elsewhere',)
 APART = True # its lessons need the domains of several profiles
@@ -67,7 +67,7 @@ def run(
             rows.append(p.score(corpus, dict(elsewhere=partial(follow, rule, compass(corpus, p.s)))))
     return dict(elsewhere=pd.concat(rows, ignore_index=True))
 
-# %% ../../nbs/experiments/372_elsewhere.ipynb #8a18dd40
+# %% ../../nbs/experiments/372_elsewhere.ipynb #27570cee
 COLUMNS = ('average', 'average_own', 'rule', 'elsewhere')
 
 def beside(
@@ -77,24 +77,26 @@ def beside(
     rows = pd.concat([scores[x] for x in ('main', 'own_direction', 'rule', 'elsewhere')], ignore_index=True)
     return rows[rows.method.isin(COLUMNS)]
 
-# %% ../../nbs/experiments/372_elsewhere.ipynb #3cccec8f
+# %% ../../nbs/experiments/372_elsewhere.ipynb #47e48f7a
 def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint of a rule that was learned elsewhere, and its differences (ours)."
     cases = beside(scores)
     gain = contrasts(cases, [('elsewhere', m) for m in COLUMNS[:-1]], p.s).rename(columns=dict(b='minus'))
     kept = ['minus', 'domain', 'split', 'estimate', 'low', 'high', 'units', 'verdict']
-    words = 'No lesson comes from the group of domains that is scored.'
+    words = 'No lesson comes from the group that is scored.'
+    over = f'Its Joint minus that of others, with 95% intervals. {words}'
     return {'tab-elsewhere': Table(by_method(cases, COLUMNS), f'Joint (percent). {words}', COLUMNS),
-            'tab-elsewhere-gain': Table(gain[kept], f'Joint of the rule learned elsewhere minus that of others, '
-                                        f'in points, with 95% intervals. {words}', ('estimate', 'low', 'high'))}
+            'tab-elsewhere-gain': Table(gain[kept], over,
+                                        ('estimate', 'low', 'high'))}
 
-# %% ../../nbs/experiments/372_elsewhere.ipynb #7af097ca
+# %% ../../nbs/experiments/372_elsewhere.ipynb #56682914
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint minus the moved average's, with intervals (ours)."
     shown = ('average', 'rule', 'elsewhere')
     rows = contrasts(beside(scores), [(m, 'average_own') for m in shown], p.s)
     looks = {m: look(m) for m in shown}
-    return {'fig-elsewhere': split_panels(rows, p.domains, p.splits, 'Joint minus moved average\n(points)', looks)}
+    words = 'Joint minus moved average\n(points)'
+    return {'fig-elsewhere': split_panels(rows, p.domains, p.splits, words, looks)}
 
-# %% ../../nbs/experiments/372_elsewhere.ipynb #93abd81f
+# %% ../../nbs/experiments/372_elsewhere.ipynb #ba8f3e05
 def claims(scores, p): return [] # the tables have the intervals

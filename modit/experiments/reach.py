@@ -4,7 +4,7 @@
 __all__ = ['REACHES', 'STEPS', 'READS', 'SCORES', 'LOOKS', 'COLUMNS', 'begin', 'reached', 'oracle', 'joint_among', 'reach_of',
            'run', 'table', 'plot', 'claims']
 
-# %% ../../nbs/experiments/371_reach.ipynb #4ce86de2
+# %% ../../nbs/experiments/371_reach.ipynb #b048d586
 from functools import partial
 
 import numpy as np
@@ -22,10 +22,11 @@ from ..report.verdicts import contrasts, split_panels
 from ..rule import compass, frame, learn_rule, lesson
 from ..run.page import Page
 from ..run.pipeline import get_corpus
+from ..settings import Settings
 from ..sphere import normalize
 from ..store import stream
 
-# %% ../../nbs/experiments/371_reach.ipynb #2c2449f3
+# %% ../../nbs/experiments/371_reach.ipynb #d3466b7d
 REACHES = ('lengths', 'family', 'free')
 
 def begin(
@@ -39,7 +40,7 @@ def begin(
     if reach == 'family': return [lengths, weights]
     with torch.no_grad(): return [rule(rows)]
 
-# %% ../../nbs/experiments/371_reach.ipynb #92d583cc
+# %% ../../nbs/experiments/371_reach.ipynb #b972cad3
 def reached(
     reach,     # of REACHES
     rows:dict, # of `frame`
@@ -54,7 +55,7 @@ def reached(
         moved = moved + (weights[..., None]*rows['seeds']).mean(1)
     return normalize(rows['mean'] + moved)
 
-# %% ../../nbs/experiments/371_reach.ipynb #fb8bd69d
+# %% ../../nbs/experiments/371_reach.ipynb #949c9479
 STEPS = 60
 
 def oracle(
@@ -64,7 +65,7 @@ def oracle(
     rule,          # trained
     rows:dict,     # of `frame`
     seen,          # (N,) bool, items whose labels the oracle sees
-    s,             # k, direct_look, direct_temperature
+    s:Settings,    # k, direct_look, direct_temperature
 ) -> np.ndarray:   # (n, d) unit
     "The best queries of a reach by the labels of some items (ours)."
     chosen = [x.clone().requires_grad_() for x in begin(reach, rule, rows)]
@@ -80,7 +81,7 @@ def oracle(
         optimiser.step()
     with torch.no_grad(): return reached(reach, rows, chosen).numpy()
 
-# %% ../../nbs/experiments/371_reach.ipynb #e3151916
+# %% ../../nbs/experiments/371_reach.ipynb #ab9f4bfa
 def joint_among(
     queries,       # (n, d) unit
     corpus:Corpus, # of the cases
@@ -92,7 +93,7 @@ def joint_among(
     ids = nearest(corpus, queries, k, allowed, cases.sequence)
     return score_queries(ids, corpus.labels, corpus.pattern, cases.pattern).joint.to_numpy()
 
-# %% ../../nbs/experiments/371_reach.ipynb #91ccc7e5
+# %% ../../nbs/experiments/371_reach.ipynb #9dfb76a4
 READS = ('own_direction', 'main')
 SCORES = ('reach',)
 LOOKS = {
@@ -112,14 +113,15 @@ def reach_of(
     rule, rows = learn_rule([lesson(here, p.s)]), frame(here, cases)
     seen = stream(p.s.seed, 'half', corpus.name).random(len(corpus.items)) < .5
     own = untrained(p, corpus, split)['average_own'](cases)
-    with torch.no_grad(): queries = dict(average=average_pool(corpus, cases), average_own=own, rule=rule(rows).numpy())
+    queries = dict(average=average_pool(corpus, cases), average_own=own)
+    with torch.no_grad(): queries['rule'] = rule(rows).numpy()
     best = partial(oracle, corpus=corpus, cases=cases, rule=rule, rows=rows, seen=seen, s=p.s)
     queries |= {reach: best(reach) for reach in REACHES}
     found = pd.DataFrame({m: joint_among(q, corpus, cases, ~seen, p.s.k) for m, q in queries.items()})
     found = found.assign(domain=corpus.name, split=split, case=range(len(found)), pattern=cases.pattern)
     return found.melt(['domain', 'split', 'case', 'pattern'], var_name='method', value_name='joint')
 
-# %% ../../nbs/experiments/371_reach.ipynb #7fa179f4
+# %% ../../nbs/experiments/371_reach.ipynb #b351694c
 def run(
     p:Page, # the run
 ) -> dict:  # reach: per-case scores
@@ -127,7 +129,7 @@ def run(
     rows = [reach_of(p, get_corpus(p.s, name), split) for name in p.domains for split in p.splits]
     return dict(reach=pd.concat(rows, ignore_index=True))
 
-# %% ../../nbs/experiments/371_reach.ipynb #0ff35386
+# %% ../../nbs/experiments/371_reach.ipynb #18c8c0b2
 COLUMNS = ('average', 'average_own', *LOOKS)
 
 def table(scores:dict, p:Page) -> dict: # label -> Table
@@ -138,10 +140,10 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
     kept = ['method', 'domain', 'split', 'estimate', 'low', 'high', 'patterns', 'verdict']
     words = 'Items whose labels no oracle has seen; first draw.'
     return {'tab-reach': Table(by_method(rows, COLUMNS), f'Joint (percent). {words}', COLUMNS),
-            'tab-reach-gain': Table(gain[kept], f"Joint minus the rule's, in points, with 95% intervals. {words}",
+            'tab-reach-gain': Table(gain[kept], f"Joint minus the rule's, with 95% intervals. {words}",
                                     ('estimate', 'low', 'high'))}
 
-# %% ../../nbs/experiments/371_reach.ipynb #508509fd
+# %% ../../nbs/experiments/371_reach.ipynb #bed01ccf
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint minus the rule's, with intervals (ours)."
     shown = [m for m in COLUMNS if m != 'rule']
@@ -149,5 +151,5 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     looks = {m: look(m) for m in shown}
     return {'fig-reach': split_panels(rows, p.domains, p.splits, 'Joint minus rule\n(points)', looks)}
 
-# %% ../../nbs/experiments/371_reach.ipynb #863cd723
+# %% ../../nbs/experiments/371_reach.ipynb #d6449360
 def claims(scores, p): return [] # the tables have the intervals

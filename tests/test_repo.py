@@ -18,7 +18,7 @@ from modit.run import pipeline, source, stages
 from modit.cli.command import COMMANDS
 from modit.run.notebooks import executed_path, run_marker
 from modit.run.page import COMMITTED
-from modit.settings import Settings, load_settings, read_profiles
+from modit.settings import Settings, load_settings
 from modit.store import named, runs_dir
 from modit.variants import SINGLE, Variant
 
@@ -129,22 +129,10 @@ def test_the_method_needs_no_extra():
 
 
 # ---- settings
-def test_settings_keys_are_the_fields():
-    assert set(read_profiles().defaults()) | {'profile'} == {f.name for f in fields(Settings)}
-
-
 def test_every_setting_is_read_somewhere():
     text = ''.join(code(n) for n in NOTEBOOKS if n.stem not in ('000_vocabulary', '002_settings'))
     unread = [f.name for f in fields(Settings) if not re.search(rf'\b{f.name}\b', text)]
     assert not unread, f'settings that nothing reads: {unread}'
-
-
-def test_the_list_of_words_names_every_profile():
-    words = json.loads((ROOT/'nbs'/'000_vocabulary.ipynb').read_text())['cells'][3]['source']
-    (row,) = [line for line in words if line.startswith('| profile |')]
-    differ = set(re.findall(r'`([\w-]+)`', row)) ^ set(read_profiles().sections())
-    advice = 'add it to the row *profile* of nbs/000_vocabulary.ipynb, or to settings.ini; or remove it there'
-    assert not differ, f'profiles in only one of both: {sorted(differ)}; {advice}'
 
 
 def test_results_of_a_profile_of_one_s_own_are_ignored_and_committed_ones_are_not():

@@ -5,21 +5,18 @@
 # lines of every experiment page, READS and SCORES; page graph turns them into the jobs that are rules here.
 # The path of every stage bears a key of the settings, the code and the parents it was made from: a file that
 # exists is up to date, whatever its age, so inputs are `ancient`. Stages write a file whole or not at all.
+from modit.data.datasets import pages_asked
 from modit.run.cluster import slurm_resources
 from modit.run.graph import MAIN_VARIANTS, main_stages, page_job, stage_jobs
-from modit.run.notebooks import experiments
-from modit.run.page import of_paper, usual_profile
+from modit.run.notebooks import experiments, short_name
+from modit.run.page import of_paper
 from modit.run.replicate import second_jobs
 from modit.settings import load_settings
 from modit.run.sweep import sweep_jobs
 
 S = load_settings(config.get('profile', 'mini'))
 MAIN = ('300_data', '310_density', '320_main', '380_bootstrap')
-PUBLIC = (*MAIN, '330_order', '340_candidate_pool', '350_pareto', '440_baselines', '462_own_direction',
-          '485_lists', '367_rule', '368_both')
-if S.profile == 'tree-e5': PUBLIC = (*MAIN, '330_order') # enough to compare two encoders by
-
-OF_REAL = [name for name in experiments() if usual_profile(name) != 'mini' and S.profile in ('icons', 'tree')]
+PUBLIC = [name for name in experiments() if name in MAIN or short_name(name) in pages_asked(S.profile)]
 PAGES = {name: page_job(S, name) for name in experiments()}
 SWEPT_STAGES, SWEPT = sweep_jobs(config['sweep']) if 'sweep' in config else ({}, {})
 SECOND_STAGES, SECOND = second_jobs(S.profile)
@@ -33,7 +30,7 @@ rule paper:
     input: [job.output for name, job in PAGES.items() if of_paper(name)]
 
 rule public:
-    input: [job.output for name, job in PAGES.items() if name in (*PUBLIC, *OF_REAL)]
+    input: [job.output for name, job in PAGES.items() if name in PUBLIC]
 
 rule replicate:
     input: list(SECOND)

@@ -1,9 +1,10 @@
 """The API: a page for every module, from the docments of its notebook, and one for every setting."""
-import configparser
 import re
 
 from docments import ROOT, entries_of
 from stage import box, opening, settle_links, toctree
+
+from modit.settings import profile_values, read_profiles
 
 ABOUT = """# API
 
@@ -111,13 +112,12 @@ def stage_settings(
     stage, # Stage
 ):
     "Every setting: meaning, source, and its value in two profiles."
-    parser = configparser.ConfigParser(inline_comment_prefixes='#')
-    parser.read(ROOT/'settings.ini')
+    cfg = read_profiles(ROOT/'settings.ini')
     text = [SETTINGS]
     for group, found in read_settings().items():
         lines = [('setting', 'meaning', 'source', 'paper', 'mini')]
         for name, source, meaning in found:
-            values = [code(parser[profile][name]) for profile in lines[0][3:]]
+            values = [code(profile_values(cfg, profile)[name]) for profile in lines[0][3:]]
             lines.append((code(name), plain(meaning), plain(source), *values))
         text.append(f'## {group[0].upper()}{group[1:]}\n\n{rows(*lines)}\n')
     stage.write('api/all_settings.md', '\n'.join(text))

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SHARES', 'ABOVE_ZERO', 'NOT_NEGATIVE', 'FOR_FOLDERS', 'MAY_BE_EMPTY', 'PER_DOMAIN', 'CHOICES', 'clone_root',
-           'repo_root', 'settings_path', 'read_profiles', 'check_ranges', 'check_words', 'check_sizes', 'check_splits',
-           'check_rounds', 'check_settings', 'load_settings', 'override']
+           'repo_root', 'settings_path', 'read_profiles', 'bases_of', 'profile_values', 'check_ranges', 'check_words',
+           'check_sizes', 'check_splits', 'check_rounds', 'check_settings', 'load_settings', 'override']
 
 # %% ../nbs/002_settings.ipynb #f93121de
 import configparser
@@ -57,12 +57,41 @@ def read_profiles(
 ) -> configparser.ConfigParser:
     "Parse the settings file; raises `ValueError` naming the file and the line when it is malformed."
     path = path or settings_path()
-    cfg = configparser.ConfigParser(inline_comment_prefixes=('#',), interpolation=None)
+    form = dict(inline_comment_prefixes=('#',), interpolation=None)
+    cfg = configparser.ConfigParser(default_section='', **form) # [DEFAULT] is merged by `profile_values`
     try:
         with open(path, encoding='utf-8-sig') as f: cfg.read_file(f, Path(path).name) # Windows writes a mark
     except (configparser.Error, UnicodeError) as e:
         raise ValueError(f'{path} is malformed: {" ".join(str(e).split())}; correct that line') from None
     return cfg
+
+# %% ../nbs/002_settings.ipynb #cb5dd73e
+def bases_of(
+    cfg,         # of `read_profiles`
+    profile:str, # a section
+) -> list:       # the profile, its base, the base of this one, and so on
+    "The sections that make up a profile, without `[DEFAULT]`; raises `ValueError`."
+    known = [name for name in cfg.sections() if name != 'DEFAULT']
+    has = f'settings.ini has {", ".join(known)}'
+    require(profile in known, f'unknown profile {profile!r}; {has}')
+    found = [profile]
+    while base := cfg[found[-1]].get('base'):
+        require(base in known, f'profile {found[-1]} has the unknown base {base!r}; {has}')
+        circle = f'profile {found[-1]}: base {base} leads back to it'
+        require(base not in found, f'{circle} ({" > ".join([*found, base])}); remove one of these lines')
+        found.append(base)
+    return found
+
+# %% ../nbs/002_settings.ipynb #8798f799
+def profile_values(
+    cfg,         # of `read_profiles`
+    profile:str, # a section
+) -> dict:       # setting -> text
+    "The values of a profile: its own before its base's, those before `[DEFAULT]`; raises `ValueError`."
+    found = dict(cfg['DEFAULT']) if 'DEFAULT' in cfg else {}
+    for name in reversed(bases_of(cfg, profile)):
+        found |= {key: text for key, text in cfg[name].items() if key != 'base'}
+    return found
 
 # %% ../nbs/002_settings.ipynb #c026
 SHARES = ('normal_share', 'heldout_items', 'valid_patterns', 'session_hop', 'condition_dropout',
@@ -201,10 +230,7 @@ def load_settings(
     >>> modit.load_settings('smoke', k=20).k
     20
     """
-    cfg = read_profiles(path)
-    known = ', '.join(cfg.sections())
-    require(profile in cfg.sections(), f'unknown profile {profile!r}; settings.ini has {known}')
-    values = dict(cfg[profile]) | overrides
+    values = profile_values(read_profiles(path), profile) | overrides
     _refuse_unknown(values)
     missing = [key for key in _KINDS if key not in values]
     require(not missing, f'settings.ini lacks {", ".join(missing)}')

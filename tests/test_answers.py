@@ -1,4 +1,4 @@
-"How an experiment opens: a question, an answer with a number, plain words. And its links lead somewhere."
+"How an experiment opens: a question, an answer with a number, and the intervals that its page prints."
 import json
 import re
 
@@ -8,12 +8,6 @@ import pytest
 from conftest import EXPERIMENTS, OF_REAL_DATA
 
 every_page = pytest.mark.parametrize('page', EXPERIMENTS, ids=lambda p: p.stem)
-
-# An answer is yes, no or partly, or begins with the thing that is asked for: none of these words.
-LEANING = set('not what to above so as whoever but it they this that these those there here such and or '
-              'with served moved little then which who'.split())
-RIDDLES = ('dear', 'lots?', 'told', 'such as have', 'so served', 'moved so', 'so moved', 'but for',
-           'beyond noise', 'level with', 'cannot be told', 'whoever')
 
 
 def first_cell(page):
@@ -60,7 +54,6 @@ def test_answer_comes_first_with_a_number(page):
     for text in found:
         start = re.match(r"[\w’'-]+", text)
         assert start and start[0][0].isupper(), f'the answer begins with: {text[:40]}'
-        assert start[0].lower() not in LEANING, f'yes, no, partly, or the thing itself: {text[:40]}'
         assert re.search(r'\d', re.sub(r'\b[DCB]\d+\b', '', text)), f'an answer has a number: {text[:60]}'
 
 
@@ -79,25 +72,11 @@ def test_results_come_before_the_code(page):
 
 
 @every_page
-def test_title_and_answer_are_plain(page):
-    text = ' '.join([title(page), *answers(page)]).lower()
-    assert not [words for words in RIDDLES if re.search(rf'\b{words}\b', text)]
-
-
-@every_page
 def test_a_page_prints_the_intervals_of_its_answer(page):
     number = r'([+−-]?\d*\.?\d+)'
     for text in answers(page, OF_REAL_DATA.get(page.stem, 'mini')): # the profile of the stored outputs
         for said in re.findall(rf'{number}(?: [a-z]+| [A-Z]\w+|%)* \[{number}, {number}\]', text):
             assert any(agree(said, row) for row in printed(page)), f'{said} is in no stored output'
-
-
-@every_page
-def test_links_of_a_page_lead_somewhere(page):
-    prose = [c for c in json.loads(page.read_text())['cells'] if c['cell_type'] == 'markdown']
-    links = [link for c in prose for link in re.findall(r'\]\(([^)#\s]+)', ''.join(c['source']))]
-    missing = [link for link in links if '://' not in link and not (page.parent/link).exists()]
-    assert not missing, f'links that lead nowhere: {missing}'
 
 
 # ---- pages that count what the others say

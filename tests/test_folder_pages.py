@@ -1,11 +1,13 @@
-"""The pages that `make public` and `make tree` run, on small domains that lie in folders."""
+"""The pages that public datasets are asked, on small domains that lie in folders."""
 import re
 
 import pytest
 
-from conftest import ROOT, WRITING, copy_repository, run_python
+from conftest import EXPERIMENTS, ROOT, WRITING, copy_repository, run_python
+from modit.data.datasets import DATASETS, pages_asked
 from modit.data.folder import problems, write_folder
 from modit.report.report import read_cases
+from modit.run.notebooks import short_name
 from modit.settings import load_settings
 from modit.data.synth import make_domain, make_world
 
@@ -38,9 +40,9 @@ def copy(tmp_path_factory):
     return copy
 
 
-PUBLIC = re.search(r'^PUBLIC = .*?\)$', (ROOT/'Snakefile').read_text(), re.M | re.S)[0]
-MAIN = ('300_data', '310_density', '320_main', '380_bootstrap')
-PAGES = sorted((*MAIN, '478_patterns', *re.findall(r"'(\d\d\d_\w+)'", PUBLIC)))
+MAIN = ('data', 'density', 'main', 'bootstrap')
+ASKED = {*MAIN, *(page for profile in DATASETS for page in pages_asked(profile))}
+PAGES = [page.stem for page in EXPERIMENTS if short_name(page.stem) in ASKED]
 RUN = """
 import importlib, matplotlib
 matplotlib.use('agg')

@@ -17,8 +17,9 @@ from modit.report.looks import CONFIRMED, NOT_RUN, WORDS
 from modit.run import pipeline, source, stages
 from modit.cli.command import COMMANDS
 from modit.run.notebooks import executed_path, run_marker
+from modit.data.datasets import DATASETS
 from modit.run.page import COMMITTED
-from modit.settings import Settings, load_settings, read_profiles
+from modit.settings import Settings, load_settings
 from modit.store import named, runs_dir
 from modit.variants import SINGLE, Variant
 
@@ -129,22 +130,10 @@ def test_the_method_needs_no_extra():
 
 
 # ---- settings
-def test_settings_keys_are_the_fields():
-    assert set(read_profiles().defaults()) | {'profile'} == {f.name for f in fields(Settings)}
-
-
 def test_every_setting_is_read_somewhere():
     text = ''.join(code(n) for n in NOTEBOOKS if n.stem not in ('000_vocabulary', '002_settings'))
     unread = [f.name for f in fields(Settings) if not re.search(rf'\b{f.name}\b', text)]
     assert not unread, f'settings that nothing reads: {unread}'
-
-
-def test_the_list_of_words_names_every_profile():
-    words = json.loads((ROOT/'nbs'/'000_vocabulary.ipynb').read_text())['cells'][3]['source']
-    (row,) = [line for line in words if line.startswith('| profile |')]
-    differ = set(re.findall(r'`([\w-]+)`', row)) ^ set(read_profiles().sections())
-    advice = 'add it to the row *profile* of nbs/000_vocabulary.ipynb, or to settings.ini; or remove it there'
-    assert not differ, f'profiles in only one of both: {sorted(differ)}; {advice}'
 
 
 def test_results_of_a_profile_of_one_s_own_are_ignored_and_committed_ones_are_not():
@@ -350,7 +339,7 @@ def test_every_claim_says_what_it_speaks_of_and_who_judges_it():
     assert all(named), claims.id[~pd.Series(named)].tolist()
 
 
-@pytest.mark.parametrize('folder', ['mini', 'mini/runs/seed=1', 'public', 'icons', 'tree', 'tree-e5'])
+@pytest.mark.parametrize('folder', ['mini', 'mini/runs/seed=1', *DATASETS])
 def test_a_word_is_what_its_cells_say(folder):
     claims, cells = (pd.read_csv(ROOT/'figures'/folder/f'{name}.csv') for name in ('claims', 'claim-cells'))
     for r in claims[claims.cells > 0].itertuples():

@@ -1,11 +1,12 @@
 """The constants of settings.ini against a table typed from the paper's appendices A and B."""
 import math
-from dataclasses import fields
+import re
+from dataclasses import fields, replace
 
 import pytest
 
 from conftest import ROOT
-from modit.settings import Settings, load_settings, override, read_profiles
+from modit.settings import Settings, bases_of, load_settings, override, profile_values, read_profiles
 
 PAPER = dict(
     # Default constants
@@ -27,7 +28,7 @@ PAPER = dict(
 SCALE = ('dim', 'items', 'clusters', 'train_rows', 'anchors', 'seq_len', 'prefix_len', 'tail_depths',
          'width', 'depth', 'heads', 'batch', 'pretrain_steps', 'pretrain_micro_batch', 'cpt_micro_batch',
          'sft_micro_batch', 'hppo_cases')
-PROFILES = ('smoke', 'mini', 'wide', 'public', 'icons', 'tree', 'tree-e5', 'large', 'paper')
+PROFILES = [name for name in read_profiles().sections() if name != 'DEFAULT']
 
 
 @pytest.mark.parametrize('key', PAPER)
@@ -51,13 +52,14 @@ def test_steps_follow_from_rows():
 
 def test_paper_profile_is_the_default_section():
     cfg = read_profiles()
-    assert dict(cfg['paper']) == dict(cfg.defaults())
+    assert not dict(cfg['paper']) and profile_values(cfg, 'paper') == dict(cfg['DEFAULT'])
 
 
 @pytest.mark.parametrize('profile', [p for p in PROFILES if p != 'paper'])
 def test_profile_sets_its_scale(profile):
     cfg = read_profiles()
-    lacking = [k for k in SCALE if k not in cfg._sections[profile]]
+    stated = {key for name in bases_of(cfg, profile) for key in cfg[name]}
+    lacking = [k for k in SCALE if k not in stated]
     assert not lacking, f'[{profile}] inherits {lacking} from the paper'
 
 
@@ -70,9 +72,55 @@ def test_what_only_other_runs_change_is_left_alone(profile):
 
 def test_keys_of_the_file_are_the_fields_of_the_class():
     cfg = read_profiles()
-    assert set(cfg.sections()) >= set(PROFILES)
-    assert set(cfg.defaults()) | {'profile'} == {f.name for f in fields(Settings)}
-    for profile in PROFILES: assert set(cfg._sections[profile]) <= set(cfg.defaults())
+    assert set(cfg['DEFAULT']) | {'profile'} == {f.name for f in fields(Settings)}
+    for profile in PROFILES: assert set(cfg[profile]) <= {*cfg['DEFAULT'], 'base'}
+
+
+@pytest.mark.parametrize('profile', [p for p in PROFILES if 'base' in read_profiles()[p]])
+def test_a_profile_repeats_nothing_of_its_base(profile):
+    cfg = read_profiles()
+    below = profile_values(cfg, cfg[profile]['base'])
+    idle = [key for key, text in cfg[profile].items() if below.get(key) == text]
+    assert not idle, f'[{profile}] repeats {idle} of its base'
+
+
+def with_section(tmp_path, *lines):
+    "A copy of the settings file with further lines."
+    path = tmp_path/'settings.ini'
+    path.write_text('\n'.join([(ROOT/'settings.ini').read_text(), *lines]) + '\n')
+    return path
+
+
+def test_a_profile_takes_from_its_base_what_it_does_not_name(tmp_path):
+    near = '[near]', 'base = mini', 'k = 20', 'beta = 2'
+    path = with_section(tmp_path, *near, '[far]', 'base = near', 'k = 30')
+    mini = load_settings('mini', path)
+    assert load_settings('near', path) == replace(mini, profile='near', k=20, beta=2.)
+    assert load_settings('far', path) == replace(mini, profile='far', k=30, beta=2.)
+
+
+@pytest.mark.parametrize('lines, said', [
+    (['[lost]', 'base = mimi'], 'lost has the unknown base .mimi.; .*paper'),
+    (['[lost]', 'base = lost'], 'base lost leads back to it'),
+    (['[lost]', 'base = other', '[other]', 'base = lost'], 'lost > other > lost'),
+    (['[lost]', 'base = DEFAULT'], 'unknown base'),
+], ids=['unknown', 'itself', 'a circle', 'not a profile'])
+def test_a_wrong_base_is_one_line_and_spoils_no_other_profile(tmp_path, lines, said):
+    path = with_section(tmp_path, *lines)
+    with pytest.raises(ValueError, match=said) as e: load_settings('lost', path)
+    assert '\n' not in str(e.value) and load_settings('mini', path) == load_settings('mini')
+
+
+def test_a_base_of_the_default_section_is_refused(tmp_path):
+    path = with_section(tmp_path)
+    path.write_text(path.read_text().replace('\n[DEFAULT]\n', '\n[DEFAULT]\nbase = mini\n'))
+    with pytest.raises(ValueError, match='unknown setting .base.'): load_settings('mini', path)
+
+
+def test_the_section_with_items_on_disk_is_valid(tmp_path):
+    (section,) = re.findall(r'^```ini\n(.*?)^```', (ROOT/'docs'/'scaling.md').read_text(), re.M | re.S)
+    s = load_settings('wide', with_section(tmp_path, section))
+    assert s.index == 'ivf_disk' and s.items == (2_000_000,)
 
 
 def test_every_default_names_its_source():

@@ -15,6 +15,7 @@ from typing import Annotated
 import tqdm
 from fastcore.script import anno_parser
 
+from ..data.datasets import DATASETS, make_dataset
 from ..run.environment import bars_in_terminals, steady_environment
 from ..run.notebooks import execute, run_notebook
 from ..serving.commands import OWN, Overrides, Profile, read_json
@@ -40,15 +41,10 @@ def _main(
 
 # %% ../../nbs/cli/279_command.ipynb #bcc07c1d
 def _public(
-    profile:Annotated[str, dict(choices=('public', 'icons', 'tree', 'tree-e5'))]='public',
+    profile:Annotated[str, dict(choices=tuple(DATASETS))]='public',
 ):
     "get and embed the public domains of a profile"
-    from modit.data.icons import ICONS, make_icons
-    from modit.data.public import PUBLIC, make_public
-    from modit.data.tree import TREES, make_tree
-    makers = [(PUBLIC, make_public), (TREES, make_tree), (ICONS, make_icons)]
-    make = {name: maker for names, maker in makers for name in names}
-    for name in load_settings(profile).domains: print(make[name](name), flush=True)
+    for folder in make_dataset(profile): print(folder, flush=True)
 
 # %% ../../nbs/cli/279_command.ipynb #c031
 def _run(

@@ -18,6 +18,7 @@ import torch
 from fastcore.basics import patch
 
 from ..baselines import choose
+from ..data.datasets import DATASETS
 from ..evaluation import evaluate, serve
 from .environment import bars_in_terminals
 from .narrower import asks_less, part_of, restricted
@@ -56,7 +57,7 @@ def folder(self:Page) -> Path:
 
 # %% ../../nbs/run/240_page.ipynb #c034
 LEDGER = ('claims', 'claim-cells') # written by all pages, read by the last ones
-COMMITTED = ('mini', 'public', 'icons', 'tree', 'tree-e5') # profiles whose scores are in the repository
+COMMITTED = ('mini', *DATASETS) # profiles whose scores are in the repository
 
 @cache
 def owner_of(

@@ -15,7 +15,7 @@ from pathlib import Path
 import modit
 
 # %% ../../nbs/run/015_source.ipynb #c006
-TABLES = ('VARIANTS', 'SINGLE', 'ENGINES') # tables that a key holds by value; their code is left out
+TABLES = ('VARIANTS', 'SINGLE', 'ENGINES', 'DATASETS') # tables that a key holds by value, or not at all
 ROWS = ('Variant',) # classes of their rows; their code is left out too
 
 def _acts(x): return not (isinstance(x, ast.Expr) and isinstance(x.value, ast.Constant)) # no docstring

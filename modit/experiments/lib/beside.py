@@ -13,6 +13,7 @@ import json
 import numpy as np
 import pandas as pd
 
+from ...data.datasets import DATASETS
 from ...report.looks import CONFIRMED, NOT_RUN, WORDS
 from ...report.report import figures_dir, read_cases, read_reported, with_hppo
 from ...run.page import LEDGER, Page, read_ledger
@@ -161,7 +162,7 @@ def by_class(
     return found.reindex([x for x in CLASSES if x in found.index]).rename(index=CLASSES).reset_index()
 
 # %% ../../../nbs/experiments/lib/261_beside.ipynb #b261c
-ENCODERS = {'tree': 'all-MiniLM-L6-v2', 'tree-e5': 'multilingual-e5-small'} # profile -> what made its vectors
+ENCODERS = {name: DATASETS[name].encoder for name in ('tree', 'tree-e5')} # all else is the same in both
 
 def by_encoder() -> pd.DataFrame: # one row per claim that both judged; empty if one was not run
     "The verdicts of two encoders on the same items, patterns and attribute."

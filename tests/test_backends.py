@@ -22,6 +22,7 @@ from modit.index.device import DeviceIndex
 from modit.ordering import Corpus, prepare_corpus, training_cases
 from modit.retrieval import VectorIndex, search
 from modit.settings import load_settings
+from modit.run import pipeline
 from modit.run.shards import labeller
 from modit.sphere import normalize
 from modit.store import as_float32, stream
@@ -147,6 +148,17 @@ def test_an_accelerator_takes_over_exact_search_and_nothing_else(monkeypatch):
         monkeypatch.setattr(device, 'search_device', lambda place=place: torch.device(place))
         taken = dict(zip(words, map(device.engine_here, words), strict=True))
         assert taken == {word: word for word in words} | ({} if place == 'cpu' else dict(flat='torch'))
+
+
+def test_a_run_that_says_flat_writes_the_same_bytes_on_an_accelerator(tmp_path, monkeypatch):
+    s, made = load_settings('smoke', pretrain_steps=4, train_rows=(48,)*4, hppo_cases=80), {}
+    for place, kind in (('here', 'flat'), ('there', 'torch')):
+        monkeypatch.setenv('MODIT_RUNS', str(tmp_path/place))
+        monkeypatch.setattr(pipeline, 'engine_here', lambda _, kind=kind: kind)
+        assert pipeline.get_corpus(s, 'D3').index.kind == kind
+        files = [pipeline.make_stage(s, stage, 'D3') for stage in ('corpus', 'pool')]
+        made[kind] = {path.name: path.read_bytes() for path in files}
+    assert made['flat'] == made['torch'] # names, which have the keys, too
 
 
 def test_one_query_is_answered_as_in_a_block(tmp_path):

@@ -31,6 +31,7 @@ from ..preference import is_guided
 from ..pretrain import pretrain
 from ..rounds import Run, hppo
 from .ahead import draw_ahead
+from .precision import products_of
 from .shards import labeller
 from .stages import STAGES, check_stage, stage_path
 from ..settings import Settings
@@ -199,7 +200,8 @@ def make_stage(
     domain = check_stage(s, stage, domain)
     if not on_main(path.exists):
         with one_at_a_time(path.parent/'.locks'/path.stem, f'makes {path.stem}'):
-            if not on_main(path.exists): maker_of(stage)(s, stage, domain, path, **shards)
+            with products_of(s, stage):
+                if not on_main(path.exists): maker_of(stage)(s, stage, domain, path, **shards)
     on_main(partial(shutil.rmtree, work_folder(path), ignore_errors=True)) # also after a killed process
     return path
 

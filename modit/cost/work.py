@@ -139,10 +139,10 @@ def _positive_share(s, name): # of a domain of a synthetic world
 # %% ../../nbs/cost/266_work.ipynb #c038b
 def _corpus_work(s, name): # rows of stage, domain, kind, calls, amount
     n, C, d = s.of('items', name), s.of('clusters', name), s.dim
+    label = 'corpus', name, *label_work(s, n, s.anchors)
     means = center_flops(n*_positive_share(s, name), C, d) + 2*C*d*n
     drawn = [] if s.folders else [('domain', name, 'items', 1, n*d)]
     lists = [] if not PER_NUMBER[s.index] else [('corpus', name, 'lists', 1, list_flops(n, d))]
-    label = 'corpus', name, *label_work(s, n, s.anchors)
     return [*drawn, ('corpus', name, 'cluster', 1, means), *lists, label]
 
 # %% ../../nbs/cost/266_work.ipynb #c040
@@ -215,7 +215,7 @@ def all_work(
     table = table.groupby(['stage', 'domain', 'kind'], as_index=False, sort=False).sum()
     return table.sort_values('stage', key=lambda x: x.map(STAGES.index), kind='stable', ignore_index=True)
 
-# %% ../../nbs/cost/266_work.ipynb #t051
+# %% ../../nbs/cost/266_work.ipynb #t051a
 def _piece(row): # of bench.csv -> kind, calls, amount, seconds
     s = load_settings(row.profile)
     L, T = s.seq_len, s.pretrain_targets or s.seq_len - 1
@@ -224,6 +224,7 @@ def _piece(row): # of bench.csv -> kind, calls, amount, seconds
     if row.what == 'train': return 'train', 1, row.rows*train_flops(s, L - 1, T, T), row.seconds
     return 'generate', 1, generate_flops(s, row.rows, (s.guidance_scale,)), row.seconds
 
+# %% ../../nbs/cost/266_work.ipynb #t051
 def timed_pieces(
     precision='fp32', # of matrix products in training: fp32, tf32 or bf16
 ) -> pd.DataFrame: # kind, calls, amount, seconds

@@ -188,7 +188,7 @@ def _domain_work(s, name): # fine-tuning, pools, preference steps, validation
     n, m, H, cases, fan = s.of('items', name), s.prefix_len, s.hppo_draws, s.hppo_cases, s.guidance_scales
     pools, steps, policies = main_runs(s)
     tuned = max(1, s.of('train_rows', name)*s.of('sft_epochs', name)//s.batch)
-    audited = 0 if s.index == 'flat' else pools*AUDITED*_candidates(s)
+    audited = 0 if s.index == 'flat' else pools*min(AUDITED, cases)*_candidates(s)
     pairs = steps*s.hppo_batch
     found = [*_step_work(s, 'sft', name, tuned, s.sft_micro_batch, m + 1, s.sft_draws),
              *_serve_work(s, 'pool', name, n, cases, cases*_candidates(s), fan, 200, pools),

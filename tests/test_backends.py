@@ -10,9 +10,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from conftest import ROOT, environment
-from modit.index import engines, milvus
+from modit.index import device, engines, milvus
 from modit.index.audit import _refuse_labels, _winner_changed, audit, audit_labels
 from modit.candidates import label_pool
 from modit.serving.catalogue import OneQuery, make_catalogue
@@ -21,6 +22,7 @@ from modit.index.device import DeviceIndex
 from modit.ordering import Corpus, prepare_corpus, training_cases
 from modit.retrieval import VectorIndex, search
 from modit.settings import load_settings
+from modit.run import pipeline
 from modit.run.shards import labeller
 from modit.sphere import normalize
 from modit.store import as_float32, stream
@@ -90,6 +92,73 @@ def test_torch_finds_what_flat_finds(tmp_path, kind):
         for k in (1, 30, 9001):
             for ours, theirs in zip(index.search(queries, k), flat.search(queries, k), strict=True):
                 assert np.array_equal(ours, theirs), (block, k)
+
+
+class Half(DeviceIndex):
+    "A device with room for half of the blocks."
+    def _load(self, i):
+        if not hasattr(self, 'read') and 2*len(self.held) >= len(self.blocks):
+            self.read = 0
+            raise torch.OutOfMemoryError('no room')
+        if hasattr(self, 'read'): self.read += 1
+        return super()._load(i)
+
+
+def by_score_and_id(items, queries): # brute force in double precision
+    return np.argsort(-(queries.astype(float) @ items.T.astype(float)), axis=1, kind='stable')
+
+
+@pytest.mark.parametrize('engine', (DeviceIndex, Half))
+@pytest.mark.parametrize('room', (3000, 77_777, 2**28), ids=lambda n: f'{n} scores')
+def test_torch_orders_equal_scores_by_id_in_any_blocks(monkeypatch, engine, room):
+    monkeypatch.setattr(device, 'SCORES', room)
+    items = stream(0, 'ties').choice(np.float32([-.5, .5]), (2003, 4)) # exact products
+    queries, sizes, usual = items[:37], [], device.best_scores
+    def watched(scores, *rest):
+        sizes.append(scores.numel())
+        return usual(scores, *rest)
+    monkeypatch.setattr(device, 'best_scores', watched)
+    order, own = by_score_and_id(items, queries), stream(0, 'own').integers(2003, size=(37, 5))
+    left = [row[~np.isin(row, out)] for row, out in zip(order, own, strict=True)]
+    for block in (63, 700, 2**20) if room > 3000 else (700,):
+        index = engine(items, block=block)
+        for k in (1, 30, 2003):
+            scores, ids = index.search(queries, k)
+            assert np.array_equal(ids, order[:, :k]) and (np.diff(scores, axis=1) <= 0).all()
+        few = search(VectorIndex(items, index), queries, 30, own)
+        assert np.array_equal(few, [row[:30] for row in left])
+        scores, ids = index.search(queries, 2010) # more than there are
+        assert np.array_equal(ids[:, :2003], order) and (ids[:, 2003:] == -1).all()
+        assert np.isneginf(scores[:, 2003:]).all()
+        held, blocks = len(index.held), len(index.blocks)
+        if engine is Half and blocks > 1: assert blocks <= 2*held <= blocks + 1 and index.read
+    assert max(sizes) <= max(room, 2003), 'the scores of one query fit always'
+
+
+def test_torch_and_flat_leave_out_the_same_items():
+    items, queries = normalize(ITEMS), normalize(QUERIES)
+    own = VectorIndex(items).search(queries, 9)[1][:, ::2] # among the nearest
+    flat, ours = (search(VectorIndex(items, kind), queries, 40, own) for kind in ('flat', 'torch'))
+    assert np.array_equal(flat, ours) and not (ours[:, :, None] == own[:, None]).any()
+
+
+def test_an_accelerator_takes_over_exact_search_and_nothing_else(monkeypatch):
+    words = ('flat', 'ivf', 'hnsw', 'torch', 'mine:engine')
+    for place in ('cpu', 'cuda', 'xpu'):
+        monkeypatch.setattr(device, 'search_device', lambda place=place: torch.device(place))
+        taken = dict(zip(words, map(device.engine_here, words), strict=True))
+        assert taken == {word: word for word in words} | ({} if place == 'cpu' else dict(flat='torch'))
+
+
+def test_a_run_that_says_flat_writes_the_same_bytes_on_an_accelerator(tmp_path, monkeypatch):
+    s, made = load_settings('smoke', pretrain_steps=4, train_rows=(48,)*4, hppo_cases=80), {}
+    for place, kind in (('here', 'flat'), ('there', 'torch')):
+        monkeypatch.setenv('MODIT_RUNS', str(tmp_path/place))
+        monkeypatch.setattr(pipeline, 'engine_here', lambda _, kind=kind: kind)
+        assert pipeline.get_corpus(s, 'D3').index.kind == kind
+        files = [pipeline.make_stage(s, stage, 'D3') for stage in ('corpus', 'pool')]
+        made[kind] = {path.name: path.read_bytes() for path in files}
+    assert made['flat'] == made['torch'] # names, which have the keys, too
 
 
 def test_one_query_is_answered_as_in_a_block(tmp_path):

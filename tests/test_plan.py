@@ -8,8 +8,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from modit.cost import plan
 from modit.cost.plan import KINDS, Machine, fit_machine, logged_seconds, machine_line
-from modit.cost.work import UNITS, all_work, forward_flops, host_bytes, index_bytes, item_bytes, main_runs
-from modit.cost.work import row_numbers, train_flops, training_bytes
+from modit.cost.work import ON_DEVICE, UNITS, all_work, forward_flops, host_bytes, index_bytes, item_bytes
+from modit.cost.work import main_runs, row_numbers, timed_pieces, train_flops, training_bytes
 from modit.data.folder import write_folder
 from modit.data.synth import synthetic_domain
 from modit.flow import flow_loss
@@ -133,6 +133,40 @@ def test_the_clock_sees_what_runs_side_by_side():
     assert plan._clock_seconds(shared, Machine({}, {}, 9, shared=True)) == 5 + 9
     begin = work.assign(stage=['pretrained', 'corpus', 'corpus', 'domain'])
     assert plan._clock_seconds(begin, Machine({}, {}, 9)) == 5 # corpora are made beside pretraining
+
+
+@pytest.mark.parametrize('how', ('fp32', 'tf32', 'bf16'))
+def test_an_accelerator_is_found_again_from_its_pieces(how):
+    pieces, host = timed_pieces(how), fit_machine(made_up())
+    cards = {kind.device: plan._as_machine(kind, host, how) for kind in KINDS if kind.device}
+    assert cards['H100'].predict(pieces).seconds.div(pieces.seconds).between(.5, 2).all()
+    assert all(cards['A100'].rate[x] < cards['H100'].rate[x] for x in ON_DEVICE)
+    for card in cards.values():
+        assert all(card.rate[x] == host.rate[x] for x in ('items', 'cluster', 'lists', 'scan', 'flat'))
+    longest = pieces[pieces.kind == 'train'].seconds.max()
+    assert longest <= timed_pieces('fp32').query('kind == "train"').seconds.max()
+
+
+def test_exact_search_is_work_of_the_accelerator():
+    host = fit_machine(made_up())
+    card = plan._as_machine(KINDS[3], host)
+    def kinds(machine, **changes): return set(plan._seconds(override(SMOKE, **changes), machine).kind)
+    assert {'flat'} == kinds(host) & {'flat', 'torch', 'scan'}
+    assert {'flat', 'torch'} == kinds(card) & {'flat', 'torch', 'scan'}, 'the audit stays on the host'
+    for index in ('torch', 'ivf'): assert kinds(host, index=index) == kinds(card, index=index)
+    many = override(SMOKE, hppo_cases=1000)
+    few = plan._seconds(many, card).query('stage == "pool" and kind == "flat"').calls.sum()
+    assert 0 < few < .1*all_work(many).query('stage == "pool" and kind == "flat"').calls.sum()
+
+
+@pytest.mark.parametrize('sessions', (.001, 1000.))
+def test_pretraining_beside_an_accelerator_waits_for_the_slower_part(sessions):
+    host = fit_machine(made_up())
+    card = Machine(host.call | dict(sessions=sessions), host.rate, 16, shared=True)
+    alone = card.predict(all_work(SMOKE)).query('stage == "pretrained"').set_index('kind').seconds
+    both = plan._seconds(SMOKE, card).query('stage == "pretrained"').seconds.sum()
+    rest = alone.drop('sessions').sum()
+    assert both == pytest.approx(max(rest, alone.sessions/plan.AHEAD)) and (both > rest) == (sessions > 1)
 
 
 def test_the_smallest_machine_that_will_do_is_named():

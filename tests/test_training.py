@@ -1,17 +1,23 @@
 """Training on several processes: two end as one, a bad loss stops both, a checkpoint is anyone's."""
 import json
 import os
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import torch
 
 from conftest import HANG, ROOT, environment
+from modit.data.synth import synthetic_sessions
 from modit.model import new_model
+from modit.pretrain import pretrain
+from modit.run import precision
+from modit.run.ahead import draw_ahead
 from modit.settings import load_settings
-from modit.store import load_arrays
+from modit.store import load_arrays, stream
 
 TWO = ('-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', '2')
 HALF = dict(pretrain_micro_batch=16, cpt_micro_batch=16, sft_micro_batch=16)  # of 32: what each of two takes
@@ -157,3 +163,73 @@ def test_processes_that_do_not_find_each_other_are_refused(tmp_path):
     run = start(['-c', code], tmp_path)
     assert run.returncode and '2 processes were started, and each works alone on cpu' in run.stderr
     assert os.environ.get('WORLD_SIZE') is None
+
+
+KILLED = '''
+import os, signal, sys
+from modit.data.synth import synthetic_sessions
+from modit.pretrain import pretrain
+from modit.run.ahead import draw_ahead
+from modit.settings import load_settings
+s = load_settings('smoke', pretrain_steps=7, checkpoint_every=2)
+draw, calls = draw_ahead(synthetic_sessions(s), s, 3), []
+def last(rng):
+    calls.append(0)
+    if len(calls) > 5: os.kill(os.getpid(), signal.SIGKILL)
+    return draw(rng)
+pretrain(last, s, sys.argv[1])
+'''
+
+
+def weights(model): return [x.cpu().numpy() for x in model.state_dict().values()]
+
+
+def test_killed_while_threads_draw_ahead_it_goes_on_with_the_same_bytes(tmp_path):
+    s = load_settings('smoke', pretrain_steps=7, checkpoint_every=2)
+    killed = start(['-c', KILLED, tmp_path], tmp_path)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
+    assert load_arrays(tmp_path/'checkpoint.safetensors')[1]['step'] == 4
+    whole, losses = pretrain(synthetic_sessions(s), s)
+    resumed, again = pretrain(draw_ahead(synthetic_sessions(s), s, 3), s, tmp_path)
+    assert again == losses and all(map(np.array_equal, weights(resumed), weights(whole)))
+
+
+def test_what_goes_wrong_in_a_thread_reaches_training(tmp_path):
+    s = load_settings('smoke', pretrain_steps=6)
+    draw = synthetic_sessions(s)
+    bad = stream(s.seed, 'pretrain', 3).bit_generator.state
+    def broken(rng):
+        if rng.bit_generator.state == bad: raise OSError('the disk is gone')
+        return draw(rng)
+    seen, take = [], draw_ahead(broken, s, 2)
+    def counted(rng):
+        seen.append(0)
+        return take(rng)
+    with pytest.raises(OSError, match='the disk is gone'): pretrain(counted, s)
+    assert len(seen) == 4, 'the steps before were made'
+    rng = stream(s.seed, 'pretrain', 2)
+    assert np.array_equal(take(rng), draw(stream(s.seed, 'pretrain', 2))), 'others are drawn as before'
+
+
+@pytest.mark.parametrize('stage', ('pretrained', 'sft', 'adaptive', 'direct'))
+def test_tf32_is_refused_without_an_accelerator_and_leaves_nothing(tmp_path, stage):
+    words = ['-m', 'modit.cli.command', 'stage', stage, *(['D1'] if stage != 'pretrained' else [])]
+    words += ['--profile', 'smoke', '--overrides', json.dumps(dict(precision='tf32'))]
+    run = start(words, tmp_path)
+    assert run.returncode == 2 and run.stderr.count('\n') == 1 and 'tf32: needs an NVIDIA' in run.stderr
+    assert not [path for path in tmp_path.rglob('*.safetensors')]
+
+
+def test_only_a_stage_that_trains_has_products_of_lower_precision(monkeypatch):
+    monkeypatch.setattr(precision, 'refuse_precision', lambda *_: None) # as on an accelerator
+    s, inside = load_settings('smoke', precision='tf32'), {}
+    now = torch.get_float32_matmul_precision
+    usual = now()
+    try:
+        for stage in ('corpus', 'pretrained', 'cpt', 'sft', 'pool', 'adaptive', 'direct'):
+            with precision.products_of(s, 'sft'), precision.products_of(s, stage): inside[stage] = now()
+            assert now() == usual
+        with pytest.raises(OSError), precision.products_of(s, 'sft'): raise OSError
+        assert now() == usual
+    finally: torch.set_float32_matmul_precision(usual)
+    assert inside == dict.fromkeys(inside, 'high') | dict(corpus='highest', pool='highest')

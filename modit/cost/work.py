@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PER_NUMBER', 'UNITS', 'ON_DEVICE', 'STAGES', 'forward_flops', 'train_flops', 'generate_flops', 'training_bytes',
            'index_bytes', 'item_bytes', 'host_bytes', 'label_work', 'center_flops', 'list_flops', 'row_numbers',
-           'main_runs', 'all_work']
+           'main_runs', 'all_work', 'timed_pieces']
 
 # %% ../../nbs/cost/266_work.ipynb #c003
 from dataclasses import replace
@@ -20,7 +20,7 @@ from ..data.synth import synthetic_domain
 from ..index.engines import list_counts
 from ..model import new_model
 from ..patterns import KMEANS_NUMBERS
-from ..settings import Settings, require
+from ..settings import Settings, load_settings, repo_root, require
 from ..store import named
 from ..variants import VARIANTS, resolve, variants_of
 
@@ -70,18 +70,19 @@ def training_bytes(
     return weights + 4*min(micro, batch)*_activations(s, m, targets, times) + 4*batch*s.dim*(m + 1 + times)
 
 # %% ../../nbs/cost/266_work.ipynb #c028
-PER_NUMBER = dict(flat=0, ivf=2, ivf_disk=1) # bytes of a coordinate in an index
+PER_NUMBER = dict(flat=0, ivf=2, ivf_disk=1, torch=0) # bytes of a coordinate in an index
 
 def index_bytes(
     n:int, # items
     d:int, # of their embeddings
-    kind:str, # flat, ivf or ivf_disk
+    kind:str, # of PER_NUMBER
 ) -> tuple: # in memory, on disk
     "Size of an index; raises `ValueError` for an index whose size and work cannot be predicted."
     known = f'use one of {", ".join(PER_NUMBER)}'
     require(kind in PER_NUMBER, f'index {kind!r}: its cost cannot be predicted; {known}')
     lists, body = 4*d*list_counts(n)[0], n*(PER_NUMBER[kind]*d + 8)
-    return dict(flat=(0, 0), ivf=(lists + body, 0), ivf_disk=(lists, body))[kind]
+    if not PER_NUMBER[kind]: return 0, 0
+    return (lists, body) if kind == 'ivf_disk' else (lists + body, 0)
 
 def item_bytes(n, d): return n*(4*d + 10) # embedding, density, pattern, attribute and role of every item
 
@@ -108,8 +109,8 @@ def host_bytes(
 
 # %% ../../nbs/cost/266_work.ipynb #c031
 UNITS = dict(items='numbers', sessions='numbers', batch='numbers', cluster='operations', lists='operations',
-             flat='operations', scan='bytes', train='operations', generate='operations')
-ON_DEVICE = ('train', 'generate') # kinds of work that an accelerator does; all others stay on the host
+             flat='operations', torch='operations', scan='bytes', train='operations', generate='operations')
+ON_DEVICE = ('train', 'generate', 'torch') # what an accelerator does; all else stays on the host
 
 # %% ../../nbs/cost/266_work.ipynb #c033
 def label_work(
@@ -119,7 +120,7 @@ def label_work(
 ) -> tuple:      # kind, calls, amount
     "The work of labelling queries; raises `ValueError` for an index whose work cannot be predicted."
     index_bytes(n, s.dim, s.index)
-    if s.index == 'flat': return 'flat', queries, 2*n*s.dim*queries
+    if not PER_NUMBER[s.index]: return s.index, queries, 2*n*s.dim*queries # exact
     lists, probes = list_counts(n)
     return 'scan', queries, queries*n*probes/lists*(PER_NUMBER[s.index]*s.dim + 8)
 
@@ -138,10 +139,10 @@ def _positive_share(s, name): # of a domain of a synthetic world
 # %% ../../nbs/cost/266_work.ipynb #c038b
 def _corpus_work(s, name): # rows of stage, domain, kind, calls, amount
     n, C, d = s.of('items', name), s.of('clusters', name), s.dim
+    label = 'corpus', name, *label_work(s, n, s.anchors)
     means = center_flops(n*_positive_share(s, name), C, d) + 2*C*d*n
     drawn = [] if s.folders else [('domain', name, 'items', 1, n*d)]
-    lists = [] if s.index == 'flat' else [('corpus', name, 'lists', 1, list_flops(n, d))]
-    label = 'corpus', name, *label_work(s, n, s.anchors)
+    lists = [] if not PER_NUMBER[s.index] else [('corpus', name, 'lists', 1, list_flops(n, d))]
     return [*drawn, ('corpus', name, 'cluster', 1, means), *lists, label]
 
 # %% ../../nbs/cost/266_work.ipynb #c040
@@ -187,7 +188,7 @@ def _domain_work(s, name): # fine-tuning, pools, preference steps, validation
     n, m, H, cases, fan = s.of('items', name), s.prefix_len, s.hppo_draws, s.hppo_cases, s.guidance_scales
     pools, steps, policies = main_runs(s)
     tuned = max(1, s.of('train_rows', name)*s.of('sft_epochs', name)//s.batch)
-    audited = 0 if s.index == 'flat' else pools*AUDITED*_candidates(s)
+    audited = 0 if s.index == 'flat' else pools*min(AUDITED, cases)*_candidates(s)
     pairs = steps*s.hppo_batch
     found = [*_step_work(s, 'sft', name, tuned, s.sft_micro_batch, m + 1, s.sft_draws),
              *_serve_work(s, 'pool', name, n, cases, cases*_candidates(s), fan, 200, pools),
@@ -213,3 +214,28 @@ def all_work(
     table = pd.DataFrame(rows, columns=['stage', 'domain', 'kind', 'calls', 'amount'])
     table = table.groupby(['stage', 'domain', 'kind'], as_index=False, sort=False).sum()
     return table.sort_values('stage', key=lambda x: x.map(STAGES.index), kind='stable', ignore_index=True)
+
+# %% ../../nbs/cost/266_work.ipynb #t051a
+def _piece(row): # of bench.csv -> kind, calls, amount, seconds
+    s = load_settings(row.profile)
+    L, T = s.seq_len, s.pretrain_targets or s.seq_len - 1
+    if row.what == 'sessions': return 'sessions', 1, row.rows*L*s.dim, row.seconds
+    if row.what == 'batch': return 'batch', 1, row.rows*row_numbers(s, L, T), row.seconds
+    if row.what == 'train': return 'train', 1, row.rows*train_flops(s, L - 1, T, T), row.seconds
+    return 'generate', 1, generate_flops(s, row.rows, (s.guidance_scale,)), row.seconds
+
+# %% ../../nbs/cost/266_work.ipynb #t051
+def timed_pieces(
+    precision='fp32', # of matrix products in training: fp32, tf32 or bf16
+) -> pd.DataFrame: # kind, calls, amount, seconds
+    "What one H100 and its host were timed at, from `figures/h100`."
+    folder = repo_root()/'figures'/'h100'
+    bench, ratios = pd.read_csv(folder/'bench.csv'), pd.read_json(folder/'accelerator.json')
+    made = bench[bench.what.isin(['sessions', 'batch', 'train', 'sample'])]
+    made = made[made.how.isna() | (made.how == precision)]
+    found = ratios[(ratios.engine == 'torch') & (ratios.block == 256)]
+    rows = [_piece(row) for row in made.itertuples()]
+    rows += [('torch', x.block, 2*x.n*x.d*x.block, x.block/x.per_second) for x in found.itertuples()]
+    table = pd.DataFrame(rows, columns=['kind', 'calls', 'amount', 'seconds'])
+    peak = 1e12*bench[(bench.what == 'peak') & (bench.how == 'fp32')].tflops.item()
+    return table[(table.kind != 'generate') | (table.amount < peak*table.seconds)]

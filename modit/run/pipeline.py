@@ -25,6 +25,7 @@ from ..data.sessions import mixed_sessions
 from ..data.synth import load_domain, save_domain, synthetic_domain, synthetic_sessions
 from ..direct import direct_rewards
 from ..flow import guide_of, guided_by
+from ..index.device import engine_here
 from ..model import new_model
 from ..ordering import Corpus, prepare_corpus
 from ..preference import is_guided
@@ -32,6 +33,7 @@ from ..pretrain import pretrain
 from ..rounds import Run, hppo
 from ..rule import compass, learn_rule, lesson
 from .ahead import draw_ahead
+from .precision import products_of
 from .shards import labeller
 from .stages import STAGES, check_stage, stage_path
 from ..settings import Settings
@@ -52,7 +54,7 @@ def get_corpus(
 ) -> Corpus:
     "The prepared corpus of a domain from the store, made if it is missing."
     corpus = Corpus.load(make_stage(s, 'corpus', name), _own_folder(s, name))
-    return replace(corpus, scorer=scorer_of(s, name)) # which is never saved
+    return replace(corpus, scorer=scorer_of(s, name), index_kind=engine_here(corpus.index_kind)) # never saved
 
 # %% ../../nbs/run/220_pipeline.ipynb #c286b236
 def _checkpoint_path(path, i): return path.with_name(f'{path.stem}.{i}.safetensors') # the i-th of a run
@@ -92,7 +94,11 @@ def _draw(s, domain, path): save_domain(synthetic_domain(s, domain, _items_path(
 def _make_corpus(s, stage, domain, path):
     "Patterns, holdouts and predicted density of a domain."
     domain_data = get_domain(s, domain, _items_path(path))
-    on_main(lambda: prepare_corpus(domain_data, s).save(path, _own_folder(s, domain)))
+    here = replace(s, index=engine_here(s.index))
+    def save_prepared():
+        corpus = replace(prepare_corpus(domain_data, here), index_kind=s.index)
+        corpus.save(path, _own_folder(s, domain))
+    on_main(save_prepared)
 
 # %% ../../nbs/run/220_pipeline.ipynb #c024
 def _make_pretrained(s, stage, domain, path): # domain None, shared by all
@@ -215,7 +221,8 @@ def make_stage(
     domain = check_stage(s, stage, domain)
     if not on_main(path.exists):
         with one_at_a_time(path.parent/'.locks'/path.stem, f'makes {path.stem}'):
-            if not on_main(path.exists): maker_of(stage)(s, stage, domain, path, **shards)
+            with products_of(s, stage):
+                if not on_main(path.exists): maker_of(stage)(s, stage, domain, path, **shards)
     on_main(partial(shutil.rmtree, work_folder(path), ignore_errors=True)) # also after a killed process
     return path
 

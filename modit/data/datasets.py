@@ -14,7 +14,7 @@ from ..settings import load_settings
 from ..store import named
 
 # %% ../../nbs/data/048_datasets.ipynb #c08538f4
-ASKED = ('order', 'candidate_pool', 'pareto', 'baselines', 'own_direction', 'lists', 'rule')
+ASKED = ('order', 'candidate_pool', 'pareto', 'baselines', 'own_direction', 'lists', 'rule', 'both', 'reach')
 
 @dataclass(frozen=True)
 class Dataset:

@@ -19,6 +19,7 @@ Notebooks in `nbs/` are the source, `modit/` is exported from them. Without trai
 
 - [README](README.md): what it does, whether it works, how to use it
 - [the method on one page](nbs/005_method.ipynb): all four stages on a toy, with a number after each
+- [a course](nbs/COURSE.md): ten lessons with exercises and solutions that run
 - [tutorial](nbs/serving/280_tutorial.ipynb): from your own embeddings to a list
 - [every public name](docs/apilist.txt): parameters and a line each
 - [AGENTS](AGENTS.md): how to work on the repository

@@ -33,12 +33,19 @@ def test_a_solution_prints_what_it_says(lesson, tmp_path, monkeypatch, capsys):
     exec(compile(code, f'lesson {lesson}', 'exec'), {})
     told = re.findall(r'^# (.*)$', code, re.M)
     if told: assert capsys.readouterr().out.splitlines() == told
-    if lesson == '10':
-        commands, = blocks(lesson, 'bash')
-        path = f'{Path(sys.executable).parent}{os.pathsep}{os.environ["PATH"]}'
-        env = os.environ | dict(PATH=path, MODIT_RUNS=str(tmp_path/'runs'))
-        done = subprocess.run(['bash', '-ec', commands], env=env, capture_output=True, text=True)
-        assert done.returncode == 0 and 'untrained - average' in done.stdout, done.stderr
+
+
+def test_a_result_of_one_s_own_is_what_the_text_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(*blocks('10', 'python'), {})
+    path = f'{Path(sys.executable).parent}{os.pathsep}{os.environ["PATH"]}'
+    env = os.environ | dict(PATH=path, MODIT_RUNS=str(tmp_path/'runs'))
+    done = subprocess.run(['bash', '-ec', *blocks('10', 'bash')], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    def low_and_high(other): # of Joint on items, in points: the third interval of the row
+        row, = re.findall(rf'^ *item +untrained - {other} (.*)', done.stdout, re.M)
+        return [float(x) for x in re.findall(r'\[(\S+), (\S+)\]', row)[2]]
+    assert low_and_high('average')[0] > 0 and low_and_high('classifier')[1] < 0
 
 
 COMMANDS = [*map(shlex.split, re.findall(r'^papermill (.*)$', COURSE, re.M))]

@@ -9,8 +9,8 @@ from paper import paper_map
 ABOUT = """# modit
 
 > Find more items like your examples, but mostly those that also have a property you want: generative
-> retrieval with a metric-ordered diffusion transformer (MO-DiT) and preference optimisation (HPPO), an open
-> implementation of arXiv 2606.26899. Python 3.11 or newer, PyTorch; Apache-2.0.
+> retrieval with a metric-ordered diffusion transformer (MO-DiT) and preference optimisation (HPPO), an
+> independent reproduction of arXiv 2606.26899. Python 3.11 or newer, PyTorch; Apache-2.0.
 
 Notebooks in `nbs/` are the source, `modit/` is exported from them. Without training:
 `modit expand FOLDER --seeds ids.txt`; from Python: `modit.Retriever.untrained(folder).expand(ids)`.

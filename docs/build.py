@@ -16,7 +16,8 @@ from stage import Stage, link_pages, settle_links, toctree, with_entrance
 
 DOCS = ROOT/'docs'
 PROJECT = [name for name in (
-    'CONTRIBUTING.md', 'CHANGELOG.md', 'LOG.md', 'docs/deviations.md', 'docs/scaling.md', 'nbs/README.md',
+    'CONTRIBUTING.md', 'CHANGELOG.md', 'LOG.md', 'docs/paper.md', 'docs/deviations.md', 'docs/scaling.md',
+    'nbs/README.md', 'nbs/COURSE.md',
     'nbs/experiments/README.md', 'figures/README.md', 'figures/reported/README.md', 'data_synth/README.md',
     'data_public/README.md', *sorted(f'docs/log/{day.name}' for day in (DOCS/'log').glob('*.md')))
     if (ROOT/name).exists()]

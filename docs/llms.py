@@ -1,14 +1,16 @@
-"""Write two files for programs, made from the pages alone: llms.txt, every page with its summary, and
-docs/apilist.txt, every public name with its parameters in a line. `python docs/llms.py` writes both."""
+"""Write what is made from pages and results: llms.txt, every page with its summary; docs/apilist.txt, every
+public name with its parameters in a line; docs/paper.md, the paper's tables and figures by number.
+`python docs/llms.py` writes all three."""
 import re
 
 from docments import ROOT, all_notebooks, entries_of
+from paper import paper_map
 
 ABOUT = """# modit
 
 > Find more items like your examples, but mostly those that also have a property you want: generative
-> retrieval with a metric-ordered diffusion transformer (MO-DiT) and preference optimisation (HPPO), an open
-> implementation of arXiv 2606.26899. Python 3.11 or newer, PyTorch; Apache-2.0.
+> retrieval with a metric-ordered diffusion transformer (MO-DiT) and preference optimisation (HPPO), an
+> independent reproduction of arXiv 2606.26899. Python 3.11 or newer, PyTorch; Apache-2.0.
 
 Notebooks in `nbs/` are the source, `modit/` is exported from them. Without training:
 `modit expand FOLDER --seeds ids.txt`; from Python: `modit.Retriever.untrained(folder).expand(ids)`.
@@ -17,9 +19,11 @@ Notebooks in `nbs/` are the source, `modit/` is exported from them. Without trai
 
 - [README](README.md): what it does, whether it works, how to use it
 - [the method on one page](nbs/005_method.ipynb): all four stages on a toy, with a number after each
+- [a course](nbs/COURSE.md): ten lessons with exercises and solutions that run
 - [tutorial](nbs/serving/280_tutorial.ipynb): from your own embeddings to a list
 - [every public name](docs/apilist.txt): parameters and a line each
 - [AGENTS](AGENTS.md): how to work on the repository
+- [the paper's tables and figures](docs/paper.md): by number, each with page, command, file and verdicts
 - [deviations](docs/deviations.md): what differs from the paper; [LOG](LOG.md): what was tried
 """
 ROOMS = {'.': 'The method', 'data': 'Data', 'index': 'Indexes', 'serving': 'Serving',
@@ -55,7 +59,7 @@ def api_list() -> str: # of docs/apilist.txt
     return '\n'.join(parts)
 
 
-FILES = {'llms.txt': page_list, 'docs/apilist.txt': api_list}
+FILES = {'llms.txt': page_list, 'docs/apilist.txt': api_list, 'docs/paper.md': paper_map}
 
 if __name__ == '__main__':
     for name, make in FILES.items(): (ROOT/name).write_text(make())

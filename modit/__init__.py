@@ -40,7 +40,7 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOME = dict( # name: the module that defines it
     load_settings='settings', synthetic_domain='data.synth', synthetic_sessions='data.synth',

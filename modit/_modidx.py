@@ -1867,6 +1867,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                       'modit.report.article._spread': ('report/article.html#_spread', 'modit/report/article.py'),
                                       'modit.report.article._string': ('report/article.html#_string', 'modit/report/article.py'),
                                       'modit.report.article._tally': ('report/article.html#_tally', 'modit/report/article.py'),
+                                      'modit.report.article._title': ('report/article.html#_title', 'modit/report/article.py'),
                                       'modit.report.article._values': ('report/article.html#_values', 'modit/report/article.py'),
                                       'modit.report.article._words': ('report/article.html#_words', 'modit/report/article.py'),
                                       'modit.report.article.as_form': ('report/article.html#as_form', 'modit/report/article.py'),

@@ -19,6 +19,7 @@ from guard import pytest_keyboard_interrupt # noqa: F401, a hook
 
 guard.begin()
 os.environ.setdefault('OMP_NUM_THREADS', '1') # before a library counts processors
+import pandas as pd # noqa: E402
 import torch # noqa: E402
 
 from modit.run.environment import PERSONAL # noqa: E402
@@ -55,9 +56,9 @@ def definitions_of(page):
     return module
 
 
-# The paper's numbered tables and figures, by LaTeX label: figures/reported names them all.
-REPORTED = (ROOT/'figures'/'reported'/'README.md').read_text()
-LABELS = sorted(set(re.findall(r'`((?:tab|fig)-[\w-]+)', REPORTED)))
+# The paper's numbered tables and figures.
+CONTENTS = pd.read_csv(ROOT/'figures'/'reported'/'contents.csv')
+LABELS = sorted(CONTENTS.label.str.replace(':', '-'))
 
 
 def pytest_addoption(parser):

@@ -106,7 +106,7 @@ def test_every_claim_stands_in_it_with_its_word_and_its_page(built):
         assert row.rstrip(' |').endswith(r.page) and r.verdict.removesuffix(' at this scale') in row
 
 
-SUMMARY = ('Scope', 'Methodology', 'Results', 'What was easy', 'What was difficult',
+SUMMARY = ('Scope of claims', 'Methodology', 'Results', 'What was easy', 'What was difficult',
            'Communication with the authors')
 
 
@@ -145,6 +145,20 @@ def test_it_prints_on_six_to_eleven_pages(built):
     how = dict(root=str(folder), ignore_system_fonts=True, format='png', ppi=20)
     pages = typst.compile(str(folder/'report.typ'), **how)
     assert 6 <= len(pages) <= 11
+
+
+def test_the_committed_pdf_is_a_fresh_one(built):
+    if not importlib.util.find_spec('typst'): pytest.skip('the PDF needs typst; make report installs it')
+    fresh = article.write_pdf(*built[:2]).read_bytes()
+    assert (ROOT/'docs'/'report.pdf').read_bytes() == fresh, 'run make report, then commit docs/report.pdf'
+
+
+def test_the_title_is_what_the_cells_say():
+    assert TEXT.count('# Sorted training sequences help, preference pairs under-use their labels: ') == 1
+    cells = pd.read_csv(ROOT/'figures'/'mini'/'claim-cells.csv')
+    assert (cells.verdict[cells.id == 'C09'] == 'for').all(), 'ascending order against the two others'
+    on_items = cells.query('id == "B30" and split == "item"').verdict
+    assert (on_items == 'for').all(), 'the same labels used item by item against preference pairs'
 
 
 def test_without_typst_there_is_no_pdf(built, monkeypatch):

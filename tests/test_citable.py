@@ -6,12 +6,19 @@ import tomllib
 import pytest
 import yaml
 
+import modit
 from conftest import ROOT
 
 PACKAGE = tomllib.loads((ROOT/'pyproject.toml').read_text())['project']
 CITATION = yaml.safe_load((ROOT/'CITATION.cff').read_text())
 CODEMETA, ZENODO = (json.loads((ROOT/name).read_text()) for name in ('codemeta.json', '.zenodo.json'))
 PAPER = 'arXiv:2606.26899'
+
+
+def test_the_version_is_that_of_the_package_and_of_the_changes():
+    assert modit.__version__ == PACKAGE['version']
+    newest = re.search(r'^## (.*)$', (ROOT/'CHANGELOG.md').read_text(), re.M)[1]
+    assert re.fullmatch(rf'{re.escape(PACKAGE["version"])}, (not released|\d{{4}}-\d\d-\d\d)', newest)
 
 
 @pytest.mark.parametrize('found', [CITATION, CODEMETA, ZENODO], ids=['citation', 'codemeta', 'zenodo'])
@@ -33,7 +40,7 @@ def test_requirements_agree():
 
 
 def test_the_paper_is_named_everywhere():
-    paper, (related,) = CITATION['preferred-citation'], ZENODO['related_identifiers']
+    (paper,), (related,) = CITATION['references'], ZENODO['related_identifiers']
     publication = CODEMETA['referencePublication']
     assert paper['title'] == publication['name'] and paper['url'] == publication['url']
     assert paper['identifiers'][0]['value'] == publication['identifier'] == related['identifier'] == PAPER

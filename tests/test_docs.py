@@ -75,15 +75,15 @@ def test_every_public_name_of_a_module_is_in_the_api():
 
 
 @pytest.mark.parametrize('name', llms.FILES)
-def test_files_for_programs_are_those_of_the_pages(name):
+def test_lists_are_those_of_the_pages_and_results(name):
     text = (ROOT/name).read_text()
     assert text == llms.FILES[name](), 'run .venv/bin/python docs/llms.py'
-    links = re.findall(r'\]\(([^)]+)\)', text)
-    assert not [link for link in links if not (ROOT/link).exists()]
+    links = re.findall(r'\]\(([^):#]+)\)', text)
+    assert not [link for link in links if not (ROOT/name).parent.joinpath(link).exists()]
 
 
 def test_programs_find_every_page_and_every_name():
-    pages, names = ((ROOT/name).read_text() for name in llms.FILES)
+    pages, names, _ = ((ROOT/name).read_text() for name in llms.FILES)
     assert not [n.link for n in all_notebooks() if f']({n.link[1:]})' not in pages]
     assert not [name for name in modit.__all__ if not re.search(rf'^  {name}\b', names, re.M)]
 

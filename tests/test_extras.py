@@ -27,7 +27,7 @@ SHOWN = dict(run=[*EXPERIMENTS, *(ROOT/'nbs'/'cost').glob('26*.ipynb')], dev=PAG
 # What a call brings in without an import line: pandas, and processes.
 BEHIND = {r'\.to_markdown\(': 'tabulate', r"'-m', 'snakemake'": 'snakemake',
           "'ipykernel_launcher'": 'ipykernel'}
-OF_ONE_TEST = {'typst', 'api', 'build', 'docments', 'links', 'llms', 'pages', 'pictures', 'stage', 'sphinx'}
+OF_ONE_TEST = {'typst', 'sphinx', *(path.stem for path in (ROOT/'docs').glob('*.py'))}
 TRIED = {'datasets', 'lancedb', 'pgserver', 'psycopg', 'qdrant_client'} # a page goes on without them
 
 

@@ -289,7 +289,8 @@ def test_makefile_has_its_targets():
     assert wanted <= make_targets()
 
 
-TEXTS = ('README.md', 'AGENTS.md', 'CONTRIBUTING.md', 'docs/scaling.md', 'nbs/README.md',
+TEXTS = ('README.md', 'AGENTS.md', 'CONTRIBUTING.md', 'docs/paper.md', 'docs/scaling.md', 'nbs/README.md',
+         'nbs/COURSE.md',
          'nbs/experiments/README.md',
          'figures/README.md', 'figures/reported/README.md', 'data_synth/README.md',
          'data_public/README.md')

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT
+from conftest import CONTENTS, ROOT
 
 REPORTED = ROOT/'figures'/'reported'
 PAPER = Path(os.environ.get('MODIT_PAPER') or ROOT.parent/'shared'/'000_1615ec6eb273ec8d.txt')
@@ -174,9 +174,30 @@ def test_every_cell_is_the_papers(label):
     assert by_key(typed) == by_key(READERS[label](label))
 
 
+# ---- the paper's contents
 @needs_paper
-def test_no_table_is_missing():
-    assert set(re.findall(r'\\label\{(tab:[^}]*)\}', PAPER.read_text())) == set(READERS)
+@pytest.mark.parametrize('kind', ['Table', 'Figure'])
+def test_numbers_are_the_paper_s(kind):
+    labels = re.findall(rf'\\label\{{({kind[:3].lower()}:[^}}]*)\}}', PAPER.read_text())
+    listed = CONTENTS[CONTENTS.number.str.startswith(kind)]
+    assert list(zip(listed.number, listed.label, strict=True)) == [
+        (f'{kind} {i}', label) for i, label in enumerate(labels, 1)]
+
+
+def test_every_table_has_a_reader():
+    assert {label for label in CONTENTS.label if label[:3] == 'tab'} == set(READERS)
+
+
+def test_a_table_or_figure_is_of_its_page():
+    code = {page: (ROOT/'modit'/'experiments'/f'{page}.py').read_text() for page in CONTENTS.page}
+    labels = CONTENTS.label.str.replace(':', '-')
+    elsewhere = [x for x, page in zip(labels, CONTENTS.page, strict=True) if f"'{x}'" not in code[page]]
+    assert not elsewhere, f'figures/reported/contents.csv: the page makes no {elsewhere}'
+
+
+def test_what_a_claim_rests_on_is_in_the_contents():
+    places = {place for r in rows('claims') for place in r['place'].split(', ')}
+    assert {place for place in places if ':' in place} <= {*CONTENTS.label}
 
 
 # ---- the tables against each other: no paper needed

@@ -178,6 +178,8 @@ class Print(mistune.HTMLRenderer):
 def as_form(text, renderer): return mistune.create_markdown(renderer=renderer, plugins=['table'])(text)
 
 # %% ../../nbs/report/216_article.ipynb #a038
+def _title(text): return text.partition('\n')[0].lstrip('# ')
+
 def write_html(
     folder:Path, # target folder
     text:str,    # Markdown
@@ -187,8 +189,7 @@ def write_html(
         (folder/name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(repo_root()/'figures'/name, folder/name)
     page = jinja2.Template((repo_root()/FOLDER/'page.html').read_text())
-    title = text.partition('\n')[0].lstrip('# ')
-    atomic_write(folder/'report.html', page.render(title=title, body=as_form(text, Screen())))
+    atomic_write(folder/'report.html', page.render(title=_title(text), body=as_form(text, Screen())))
     return folder/'report.html'
 
 # %% ../../nbs/report/216_article.ipynb #a043
@@ -199,15 +200,18 @@ def write_pdf(
     "Write the article as a PDF."
     if not importlib.util.find_spec('typst'): return None
     import typst
-    atomic_write(folder/'report.typ', (repo_root()/FOLDER/'page.typ').read_text() + as_form(text, Print()))
+    head = f'#let title = {_string(_title(text))}\n' + (repo_root()/FOLDER/'page.typ').read_text()
+    atomic_write(folder/'report.typ', head + as_form(text, Print()))
     out = folder/'report.pdf'
     typst.compile(str(folder/'report.typ'), output=str(out), root=str(folder), ignore_system_fonts=True)
     return out
 
 # %% ../../nbs/report/216_article.ipynb #a045
 def write_report():
-    "Build the article in build/report, as HTML and, where Typst is installed, as PDF."
+    "Build the article in build/report, and where Typst is installed as a PDF, also docs/report.pdf."
     folder = repo_root()/'build'/'report'
     text = fill()
     print(write_html(folder, text))
-    print(write_pdf(folder, text) or 'no PDF without Typst: pip install "modit[report]"')
+    pdf = write_pdf(folder, text)
+    print(pdf or 'no PDF without Typst: pip install "modit[report]"')
+    if pdf: atomic_write(repo_root()/'docs'/'report.pdf', pdf.read_bytes())

@@ -1,0 +1,58 @@
+"""The course: its solutions run and print what they say they print, its commands ask for what pages have."""
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from conftest import ROOT
+from modit.run.notebooks import check_parameters
+
+COURSE = (ROOT/'nbs'/'COURSE.md').read_text()
+LESSONS = dict(re.findall(r'^## (\d+)\. (.*?)(?=^## |\Z)', COURSE, re.M | re.S))
+PARTS = ('**Read**', '**Change', '**Expect**', '**Exercise.**', '<details><summary>Solution</summary>')
+
+
+def blocks(lesson, language): return re.findall(rf'^```{language}\n(.*?)^```', LESSONS[lesson], re.M | re.S)
+
+
+def test_ten_lessons_have_all_their_parts():
+    assert [*LESSONS] == [str(i) for i in range(1, 11)]
+    missing = [(n, part) for n, text in LESSONS.items() for part in PARTS if part not in text]
+    assert not missing and all(re.match(r'.* · \d+ minutes\n', text) for text in LESSONS.values())
+
+
+@pytest.mark.parametrize('lesson', LESSONS)
+def test_a_solution_prints_what_it_says(lesson, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    code, = blocks(lesson, 'python')
+    exec(compile(code, f'lesson {lesson}', 'exec'), {})
+    told = re.findall(r'^# (.*)$', code, re.M)
+    if told: assert capsys.readouterr().out.splitlines() == told
+
+
+def test_a_result_of_one_s_own_is_what_the_text_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(*blocks('10', 'python'), {})
+    path = f'{Path(sys.executable).parent}{os.pathsep}{os.environ["PATH"]}'
+    env = os.environ | dict(PATH=path, MODIT_RUNS=str(tmp_path/'runs'))
+    done = subprocess.run(['bash', '-ec', *blocks('10', 'bash')], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    def low_and_high(other): # of Joint on items, in points: the third interval of the row
+        row, = re.findall(rf'^ *item +untrained - {other} (.*)', done.stdout, re.M)
+        return [float(x) for x in re.findall(r'\[(\S+), (\S+)\]', row)[2]]
+    assert low_and_high('average')[0] > 0 and low_and_high('classifier')[1] < 0
+
+
+COMMANDS = [*map(shlex.split, re.findall(r'^papermill (.*)$', COURSE, re.M))]
+
+
+@pytest.mark.parametrize('words', COMMANDS, ids=lambda words: Path(words[0]).stem)
+def test_a_command_asks_for_less_than_what_is_committed(words):
+    page, _, option, given = words
+    given = check_parameters(ROOT/page, yaml.safe_load(given))
+    assert option == '-y' and set(given) <= {'domains', 'splits', 'cases'}

@@ -1,5 +1,4 @@
 """What several tests need: the repository's root, its pages and files, and copies of it to break."""
-import ast
 import gzip
 import hashlib
 import json
@@ -10,7 +9,6 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -41,18 +39,6 @@ LIBRARY = sorted({*PAGES} - {*EXPERIMENTS}, key=lambda p: p.stem)
 def module_of(page):
     "The module that a page exports, such as data.synth."
     return '.'.join([*page.parent.relative_to(ROOT/'nbs').parts, page.stem[4:]])
-
-
-def definitions_of(page):
-    "The imports, constants, functions and classes of a page that exports nothing, as a module."
-    module = sys.modules[page.stem] = ModuleType(page.stem)
-    kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
-    def constant(x): return isinstance(x, ast.Assign) and ast.unparse(x.targets[0]).isupper()
-    for cell in json.loads(page.read_text())['cells']:
-        if cell['cell_type'] != 'code': continue
-        body = [x for x in ast.parse(''.join(cell['source'])).body if isinstance(x, kinds) or constant(x)]
-        exec(compile(ast.Module(body, []), str(page), 'exec'), vars(module))
-    return module
 
 
 # The paper's numbered tables and figures, by LaTeX label: figures/reported names them all.

@@ -302,7 +302,7 @@ def test_makefile_has_its_targets():
 
 TEXTS = ('README.md', 'AGENTS.md', 'CONTRIBUTING.md', 'docs/scaling.md', 'nbs/README.md',
          'nbs/experiments/README.md',
-         'figures/README.md', 'figures/reported/README.md', 'data_synth/README.md',
+         'figures/README.md', 'figures/reported/README.md', 'data_synth/README.md', 'bench/README.md',
          'data_public/README.md')
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import guard
 from guard import pytest_keyboard_interrupt # noqa: F401, a hook
+from style import ROOT, all_pages, module_of # noqa: F401
 
 guard.begin()
 os.environ.setdefault('OMP_NUM_THREADS', '1') # before a library counts processors
@@ -22,7 +23,6 @@ import torch # noqa: E402
 from modit.run.environment import PERSONAL # noqa: E402
 from modit.store import lock_file # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[1]
 os.chdir(ROOT)
 for name in ('JUPYTER_PATH', *PERSONAL): os.environ.pop(name, None)
 os.environ |= dict(MPLBACKEND='agg', MATPLOTLIBRC=os.devnull)
@@ -32,14 +32,8 @@ HANG = 3600 # seconds that only what hangs can take, however busy a machine is
 
 EXPERIMENTS = sorted((ROOT/'nbs'/'experiments').glob('*.ipynb'))
 OF_REAL_DATA = {'478_patterns': 'icons'} # the profile of pages that ask nothing of synthetic domains
-PAGES = [p for p in (ROOT/'nbs').rglob('*.ipynb') if '.ipynb_checkpoints' not in p.parts]
+PAGES = all_pages()
 LIBRARY = sorted({*PAGES} - {*EXPERIMENTS}, key=lambda p: p.stem)
-
-
-def module_of(page):
-    "The module that a page exports, such as data.synth."
-    return '.'.join([*page.parent.relative_to(ROOT/'nbs').parts, page.stem[4:]])
-
 
 # The paper's numbered tables and figures, by LaTeX label: figures/reported names them all.
 REPORTED = (ROOT/'figures'/'reported'/'README.md').read_text()

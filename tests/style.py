@@ -95,10 +95,10 @@ def arguments(node): return (*node.args.args, *node.args.kwonlyargs)
 
 
 def stored_texts(page):
-    "Streams and plain texts of a page's stored outputs: name of the stream or nothing, text."
+    "Streams, plain texts and tables of a page's stored outputs: name of the stream or nothing, text."
     for output in outputs_of(page):
-        text = output.get('text') or output.get('data', {}).get('text/plain', '')
-        yield output.get('name', ''), ''.join(text)
+        texts = output.get('text', ''), *map(output.get('data', {}).get, ('text/plain', 'text/html'))
+        yield from ((output.get('name', ''), ''.join(text)) for text in texts if text)
 
 
 # ---- the text of a page
@@ -121,8 +121,9 @@ def stores_no_progress_bar(page):
 
 
 def shows_tables_whole(page):
-    return [f'pandas left out rows; show those that the text uses: {text[-40:]}' for _, text
-            in stored_texts(page) if re.search(r'^\[\d+ rows x|^Length: \d+', text, re.M)]
+    cut = re.compile(r'\[?\d+ rows [x×] \d+ columns|^Length: \d+', re.M) # pandas says so
+    return [f'pandas left out rows; pivot the table, or show all of it: {text[-40:]}' for _, text
+            in stored_texts(page) if cut.search(text)]
 
 
 def says_what_it_is_about(page):

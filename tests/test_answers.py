@@ -92,14 +92,6 @@ def test_a_page_prints_the_intervals_of_its_answer(page):
             assert any(agree(said, row) for row in printed(page)), f'{said} is in no stored output'
 
 
-@every_page
-def test_links_of_a_page_lead_somewhere(page):
-    prose = [c for c in json.loads(page.read_text())['cells'] if c['cell_type'] == 'markdown']
-    links = [link for c in prose for link in re.findall(r'\]\(([^)#\s]+)', ''.join(c['source']))]
-    missing = [link for link in links if '://' not in link and not (page.parent/link).exists()]
-    assert not missing, f'links that lead nowhere: {missing}'
-
-
 # ---- pages that count what the others say
 def counted():
     "What the answers of the last pages say, from the ledger and its tables."

@@ -1,5 +1,4 @@
 """What several tests need: the repository's root, its pages and files, and copies of it to break."""
-import ast
 import gzip
 import hashlib
 import json
@@ -10,12 +9,12 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import guard
 from guard import pytest_keyboard_interrupt # noqa: F401, a hook
+from style import ROOT, all_pages, module_of # noqa: F401
 
 guard.begin()
 os.environ.setdefault('OMP_NUM_THREADS', '1') # before a library counts processors
@@ -25,7 +24,6 @@ import torch # noqa: E402
 from modit.run.environment import PERSONAL # noqa: E402
 from modit.store import lock_file # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[1]
 os.chdir(ROOT)
 for name in ('JUPYTER_PATH', *PERSONAL): os.environ.pop(name, None)
 os.environ |= dict(MPLBACKEND='agg', MATPLOTLIBRC=os.devnull)
@@ -35,26 +33,8 @@ HANG = 3600 # seconds that only what hangs can take, however busy a machine is
 
 EXPERIMENTS = sorted((ROOT/'nbs'/'experiments').glob('*.ipynb'))
 OF_REAL_DATA = {'478_patterns': 'icons'} # the profile of pages that ask nothing of synthetic domains
-PAGES = [p for p in (ROOT/'nbs').rglob('*.ipynb') if '.ipynb_checkpoints' not in p.parts]
+PAGES = all_pages()
 LIBRARY = sorted({*PAGES} - {*EXPERIMENTS}, key=lambda p: p.stem)
-
-
-def module_of(page):
-    "The module that a page exports, such as data.synth."
-    return '.'.join([*page.parent.relative_to(ROOT/'nbs').parts, page.stem[4:]])
-
-
-def definitions_of(page):
-    "The imports, constants, functions and classes of a page that exports nothing, as a module."
-    module = sys.modules[page.stem] = ModuleType(page.stem)
-    kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
-    def constant(x): return isinstance(x, ast.Assign) and ast.unparse(x.targets[0]).isupper()
-    for cell in json.loads(page.read_text())['cells']:
-        if cell['cell_type'] != 'code': continue
-        body = [x for x in ast.parse(''.join(cell['source'])).body if isinstance(x, kinds) or constant(x)]
-        exec(compile(ast.Module(body, []), str(page), 'exec'), vars(module))
-    return module
-
 
 # The paper's numbered tables and figures.
 CONTENTS = pd.read_csv(ROOT/'figures'/'reported'/'contents.csv')

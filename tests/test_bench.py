@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import torch
 
-from conftest import ROOT, definitions_of, environment
+from conftest import HANG, ROOT, environment
 from modit.cost import bench
 from modit.cost.step import Watched, compiled_step, products_alone, products_of, training_step
 from modit.flow import generate
@@ -25,13 +25,13 @@ from modit.settings import load_settings
 from modit.sphere import sample_sphere
 from modit.store import stream
 
-race = definitions_of(ROOT/'nbs'/'cost'/'262_race.ipynb')
-growth = definitions_of(ROOT/'nbs'/'cost'/'264_growth.ipynb')
-BOUND, behind, by_scipy, draw_race = race.BOUND, race.behind, race.by_scipy, race.draw_race
-generate_plainly, interleaved = race.generate_plainly, race.interleaved
-one_sequence, race_row = race.one_sequence, race.race_row
-Point, Sizes, along, exponent = growth.Point, growth.Sizes, growth.along, growth.exponent
-exponents, grow, points_of, read_growth = growth.exponents, growth.grow, growth.points_of, growth.read_growth
+sys.path.insert(0, str(ROOT/'bench'))
+import growth  # noqa: E402 (the scripts of bench/)
+import jobs  # noqa: E402
+import race  # noqa: E402
+from growth import Point, Sizes, along, exponent, exponents, grow, points_of, read_growth  # noqa: E402
+from race import BOUND, behind, by_scipy, draw_race, generate_plainly, interleaved  # noqa: E402
+from race import one_sequence, race_row  # noqa: E402
 
 S = load_settings('smoke')
 RNG = stream(0, 'bench tests')
@@ -177,16 +177,26 @@ def test_the_plain_model_has_as_many_weights(profile):
     assert abs(plain/ours - 1) < .01
 
 
+def test_targets_of_the_plain_model_do_not_see_each_other():
+    items, noise = sample_sphere(RNG, (5, S.prefix_len, S.dim)), sample_sphere(RNG, (5, 3, S.dim))
+    t, place, plain = torch.rand(5, 3), torch.full((3,), S.prefix_len), race.plain_transformer(S)
+    together, alone = plain(items, noise, t, place), plain(items, noise[:, 1:2], t[:, 1:2], place[1:2])
+    assert torch.allclose(together[:, 1:2], alone, atol=1e-5)
+    assert (together*noise).sum(-1).abs().max() < 1e-5  # velocities are tangent
+
+
 def test_intervals_of_both_bootstraps_agree():
     values = RNG.normal(.1, 1, (150, 2))
     ours, theirs = bootstrap_contrasts(values, resample_counts(150, 5000, RNG)), by_scipy(values, 5000, RNG)
     assert np.allclose([[i.low, i.high] for i in ours], np.transpose(theirs), atol=.03)
 
 
-@pytest.mark.parametrize('write', [race.write_race, growth.write_growth])
-def test_an_unknown_size_is_refused(write):
-    said = "^size 'huge' is unknown; use one of full, quick, toy$"
-    with pytest.raises(ValueError, match=said): write(S, 'huge')
+def test_a_whole_race_is_run_and_drawn(tmp_path, monkeypatch):
+    monkeypatch.setenv('MODIT_RUNS', str(tmp_path))
+    monkeypatch.setattr(race, 'race', partial(race.race, rounds=2))
+    table = race.write_race(S, 'toy')
+    assert len(table) == 18 and (table.low.dropna() <= table.high.dropna()).all()
+    assert {p.name for p in (tmp_path/'bench'/'smoke'/'toy').iterdir()} >= {'race.csv', 'fig-race.svg'}
 
 
 # ---- growth
@@ -220,10 +230,10 @@ KILLED = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, 'tests')
-from conftest import HANG, ROOT, definitions_of
+from conftest import HANG
 from modit.settings import load_settings
-growth = definitions_of(ROOT/'nbs'/'cost'/'264_growth.ipynb')
-Point, grow = growth.Point, growth.grow
+sys.path.insert(0, 'bench')
+from growth import Point, grow
 def measure(point, s):
     if point.items == 300: time.sleep(HANG)
     return [dict(work='a query', seconds=1, memory_mb=1)]
@@ -290,7 +300,6 @@ def test_only_what_no_file_has_is_measured(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_jobs_label_a_pool_together(tmp_path, monkeypatch):
     monkeypatch.setenv('MODIT_RUNS', str(tmp_path))
-    jobs = definitions_of(ROOT/'nbs'/'cost'/'269_jobs.ipynb')
     one = jobs.of_one_domain(S, 4000)
     jobs.start_jobs(one, ['sft', 'D1'])
     row = jobs.label(one, 2)
@@ -301,9 +310,10 @@ def test_jobs_label_a_pool_together(tmp_path, monkeypatch):
 
 # ---- the script for a machine with an accelerator
 def test_the_script_for_an_accelerator_runs_anywhere(tmp_path):
-    run = [sys.executable, ROOT/'bench'/'accelerator.py', tmp_path/'found.json', '--tiny']
-    subprocess.run(run, env=environment(ROOT), check=True, capture_output=True, timeout=300)
-    rows = json.loads((tmp_path/'found.json').read_text())
+    path, words = tmp_path/'found.json', ['--tiny', '--seconds', str(HANG)]
+    run = [sys.executable, ROOT/'bench'/'accelerator.py', path, *words]
+    subprocess.run(run, env=environment(ROOT), check=True, capture_output=True)
+    rows = json.loads(path.read_text())
     assert [row['what'] for row in rows][-1] == 'end'
     compared = [row for row in rows if row.get('engine') == 'flat']
     assert len(compared) == 2 and all(row['same_ids'] == row['same_scores'] == 1 for row in compared)

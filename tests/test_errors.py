@@ -371,7 +371,7 @@ def test_a_mistake_ends_the_process_with_2():
 
 @pytest.mark.parametrize('argv', [
     'main --profile tiny', 'main --workflow nosuch', 'figures --profile tiny', 'bench --profile tiny',
-    'bench --race --growth', 'bench --race --size toy',
+    'bench --size toy',
     'run no_such_experiment', 'run main --parameters [1', 'run main --parameters [1]',
     'run 300_data --parameters {"profile":"mini"}', 'run 300_data --parameters {"fresh":true}',
     'run main --profile smoke --parameters {"domains":["D1",2]}', 'stage nothing',

@@ -292,7 +292,7 @@ def test_makefile_has_its_targets():
 TEXTS = ('README.md', 'AGENTS.md', 'CONTRIBUTING.md', 'docs/paper.md', 'docs/scaling.md', 'nbs/README.md',
          'nbs/COURSE.md',
          'nbs/experiments/README.md',
-         'figures/README.md', 'figures/reported/README.md', 'data_synth/README.md',
+         'figures/README.md', 'figures/reported/README.md', 'data_synth/README.md', 'bench/README.md',
          'data_public/README.md')
 
 
@@ -399,15 +399,18 @@ def test_everything_installed_is_pinned():
 
 
 def test_log_has_one_experiment_an_entry():
-    days = sorted((ROOT/'docs'/'log').glob('*.md'))
-    assert days and all(re.fullmatch(r'\d{4}-\d{2}-\d{2}', day.stem) for day in days), days
-    for day in days: assert day.read_text().startswith(f'# Log of {day.stem}\n'), day.name
-    assert '(negative)\n' in ''.join(day.read_text() for day in days)
+    archive, *days = sorted((ROOT/'docs'/'log').glob('*.md'), key=lambda path: path.stem != 'archive')
+    assert archive.read_text().startswith('# Log up to release ')
+    assert days and all(re.fullmatch(r'\d{4}-\d{2}-\d{2}(-[a-z]+)?', day.stem) for day in days), days
+    for day in days: assert day.read_text().startswith(f'# Log of {day.stem[:10]}'), day.name
+    assert '(negative)\n' in ''.join(day.read_text() for day in (archive, *days))
 
 
 def test_the_index_of_the_log_leads_to_entries():
     def place(heading): return re.sub(r'[^\w\- ]', '', heading.lower()).strip().replace(' ', '-')
-    links = re.findall(r'\]\((docs/log/[\d-]+\.md)#([^)]+)\)', (ROOT/'LOG.md').read_text())
+    links = re.findall(r'\]\((docs/log/[\w-]+\.md)#([^)]+)\)', (ROOT/'LOG.md').read_text())
+    inside = re.findall(r'\]\(#([^)]+)\)', (ROOT/'docs'/'log'/'archive.md').read_text())
+    links += [('docs/log/archive.md', at) for at in inside]
     missing = [(day, at) for day, at in links if at not in map(place, re.findall(
         r'^## (.*)$', (ROOT/day).read_text(), re.M))]
     assert links and not missing

@@ -16,7 +16,8 @@ from pictures import PICTURES, stored_picture  # noqa: E402
 from stage import CODE, MARK, MATH, Stage, settle_links, with_entrance, without_badges  # noqa: E402
 
 TOUR = (ROOT/'docs'/'tour.md').read_text()
-FOLDERS = ('.', 'docs', 'nbs', 'nbs/experiments', 'figures', 'figures/reported', 'data_synth', 'data_public')
+FOLDERS = ('.', 'bench', 'docs', 'nbs', 'nbs/experiments', 'figures', 'figures/reported', 'data_synth',
+           'data_public')
 TEXTS = [path for folder in FOLDERS for path in sorted((ROOT/folder).glob('*.md'))]
 
 

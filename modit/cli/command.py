@@ -17,10 +17,9 @@ from fastcore.script import anno_parser
 
 from ..data.datasets import DATASETS, make_dataset
 from ..run.environment import bars_in_terminals, steady_environment
-from ..run.notebooks import execute, run_notebook
+from ..run.notebooks import run_notebook
 from ..serving.commands import OWN, Overrides, Profile, read_json
-from ..settings import clone_root, load_settings, repo_root, require
-from ..store import runs_dir
+from ..settings import clone_root, load_settings, require
 
 # %% ../../nbs/cli/279_command.ipynb #c033
 TARGETS = dict(choices=('main', 'paper', 'public', 'replicate'), opt=False, nargs='?')
@@ -120,21 +119,9 @@ def _figures(profile:Profile='mini'):
     redraw(profile, partial(redraw_second, profile))
 
 # %% ../../nbs/cli/279_command.ipynb #c035
-def _bench(
-    profile:Profile='mini',
-    race:bool=False,    # compare with other libraries instead
-    growth:bool=False,  # measure how time and memory grow with size instead; resumes
-    jobs:bool=False,    # measure the gain of labelling in several processes instead
-):
+def _bench(profile:Profile='mini'):
     "measure speed on this machine"
     s = load_settings(profile)
-    pages = {'262_race.ipynb': race, '264_growth.ipynb': growth, '269_jobs.ipynb': jobs}
-    asked = [page for page, wanted in pages.items() if wanted]
-    require(len(asked) < 2, '--race, --growth and --jobs exclude each other; give one of them')
-    for page in asked:
-        out = runs_dir()/profile/'notebooks'/page
-        execute(repo_root()/'nbs'/'cost'/page, out, dict(profile=profile, size='full'))
-        return print(out)
     from modit.cost.bench import write_bench
     print(write_bench(s).to_string(index=False))
 

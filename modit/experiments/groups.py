@@ -2,8 +2,9 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'TAUGHT', 'RUNS', 'LADDER', 'BETTER', 'POOLS', 'GROUPS', 'COUNTS', 'METRICS', 'RANKED', 'CAPTION',
-           'RANKS', 'WORLDS', 'OUTCOMES', 'run', 'in_paper_words', 'Group', 'over', 'beside_paper', 'counted',
-           'second_scores', 'of_groups', 'rank_correlations', 'of_ranks', 'table', 'plot_groups', 'plot', 'claims']
+           'RANKS', 'WORLDS', 'OUTCOMES', 'GAIN', 'run', 'in_paper_words', 'Group', 'over', 'beside_paper', 'counted',
+           'second_scores', 'of_groups', 'rank_correlations', 'of_ranks', 'table', 'plot_groups', 'draw_gain',
+           'plot_gain', 'plot', 'claims']
 
 # %% ../../nbs/experiments/498_groups.ipynb #g004
 from functools import cache
@@ -15,10 +16,9 @@ import pandas as pd
 from matplotlib.patches import Patch
 
 from .lib.beside import CELL, paper_rows, printed_effect
-from .lib.gain import plot_gain
-from ..report.looks import BLUE, DARK, LIGHT, NOT_RUN, VERMILLION, Look, legend_of
-from ..report.report import Table, read_cases
-from ..report.verdicts import contrasts
+from ..report.looks import BLUE, DARK, LIGHT, NOT_RUN, VERMILLION, Look, legend_of, look, whisker
+from ..report.report import Table, beside_rivals, read_cases
+from ..report.verdicts import aside, contrasts
 from ..run.page import Page, restricted
 from ..run.parameters import results_folder
 from ..run.replicate import SECOND
@@ -233,6 +233,48 @@ def plot_groups(
     pairs = [patches[0], marks[0], patches[1], marks[1], patches[2]] # two of each column
     handles = [x if isinstance(x, Patch) else legend_of(x)[0] for x in pairs]
     fig.legend(handles=handles, loc='outside upper center', ncols=3)
+    return fig
+
+# %% ../../nbs/experiments/498_groups.ipynb #g039a
+GAIN = dict(average=look('average'), probe=look('probe'), sft=look('sft')._replace(label='MO-DiT (SFT)'),
+            hppo=look('hppo'), average_own=look('average_own'))
+
+# %% ../../nbs/experiments/498_groups.ipynb #g039
+def draw_gain(
+    ax,    # matplotlib Axes
+    cases, # of one split
+    column:str, # metric
+    p:Page, # domains
+):
+    "Draw the means of the five methods, one row per domain."
+    means = 100*cases.groupby(['domain', 'method'])[column].mean()
+    rows = contrasts(cases, [(m, 'average') for m in GAIN if m != 'average'], p.s, column)
+    for y, domain in enumerate(p.domains):
+        start = means[domain, 'average']
+        ax.plot(start, y + aside('average', GAIN), **GAIN['average'].style)
+        for r in rows[rows.domain == domain].itertuples():
+            ends = start + 100*np.array([r.estimate, r.low, r.high])
+            whisker(ax, y + aside(r.a, GAIN), *ends, GAIN[r.a], along='x')
+    for y in range(1, len(p.domains)): ax.axhline(y - .5, c='0.85', lw=.8, zorder=0)
+
+# %% ../../nbs/experiments/498_groups.ipynb #g040
+def plot_gain(
+    scores, # main, validation, baselines and own_direction
+    p:Page, # the run
+):          # matplotlib Figure
+    "A figure of Joint, and Same below it, of five methods in every cell."
+    cases = beside_rivals(scores, 'own_direction', rivals=('probe',))
+    titles = dict(item='unseen items of trained patterns', pattern='new patterns')
+    shape = dict(figsize=(7.5, 5.2), sharey=True, sharex='row', squeeze=False)
+    fig, axes = plt.subplots(2, len(p.splits), **shape)
+    for row, column in zip(axes, ('joint', 'same'), strict=True):
+        for ax, split in zip(row, p.splits, strict=True):
+            draw_gain(ax, cases[cases.split == split], column, p)
+            ax.set_xlabel(f'{column.capitalize()} (percent)')
+    for ax, split in zip(axes[0], p.splits, strict=True): ax.set_title(titles[split])
+    places = range(len(p.domains))
+    axes[0, 0].set(yticks=places, yticklabels=p.domains, ylim=(len(places) - .5, -.5))
+    fig.legend(handles=legend_of(*GAIN.values()), loc='outside upper center', ncols=len(GAIN))
     return fig
 
 # %% ../../nbs/experiments/498_groups.ipynb #g041

@@ -11,6 +11,8 @@ from functools import cache
 
 import pandas as pd
 
+import modit
+from ..data.datasets import DATASETS
 from ..data.trouble import _LEAST_POSITIVES
 from .article import _cells, _file, _in_paper, _rows_of, filled
 from .report import with_hppo
@@ -28,7 +30,7 @@ def scores(
     return pd.read_csv(repo_root()/'figures'/profile/'cases'/f'{name}.csv.gz')
 
 # %% ../../nbs/report/222_front.ipynb #ca99c95c
-OTHERS = ('baselines', 'own_direction', 'rule', 'direct') # pages whose methods answer the main page's cases
+OTHERS = ('baselines', 'own_direction', 'rule', 'direct', 'both') # pages whose methods answer the main page's cases
 
 @cache
 def joined(
@@ -58,7 +60,7 @@ def over(
     return table.assign(**{x: 100*table[x] for x in ('estimate', 'low', 'high')})
 
 # %% ../../nbs/report/222_front.ipynb #68b9d93e
-CLAIMED = (*REAL, 'tree-e5') # profiles of the ledger of real data
+CLAIMED = tuple(DATASETS) # profiles of the ledger of real data
 
 def judged(
     claim,      # id
@@ -109,7 +111,7 @@ def row(
 def _values(): # name -> what the text may use
     found = (scores, joined, over, judged, won, lost, span, holds, means, row)
     named = dict(rows_of=_rows_of, file=_file, in_paper=_in_paper, settings=load_settings,
-                 least=_LEAST_POSITIVES, REAL=REAL, CLAIMED=CLAIMED)
+                 least=_LEAST_POSITIVES, REAL=REAL, CLAIMED=CLAIMED, version=modit.__version__)
     return named | {f.__name__: f for f in found}
 
 # %% ../../nbs/report/222_front.ipynb #322534f6

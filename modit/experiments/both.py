@@ -7,7 +7,6 @@ __all__ = ['WIDTHS', 'READS', 'SCORES', 'LOOKS', 'COLUMNS', 'PAIRS', 'mixed', 'n
 # %% ../../nbs/experiments/368_both.ipynb #7bb9a359
 import numpy as np
 import pandas as pd
-import torch
 from scipy.special import expit
 
 from ..anchored import anchored

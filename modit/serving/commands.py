@@ -196,7 +196,7 @@ _SERVE = "in the clone run pip install '.[serve]'"
 
 def _serve_agent(model, items):
     try: from modit.serving.agents import serve_agent
-    except ModuleNotFoundError: require(False, f'--mcp needs the package mcp; {_SERVE.replace("serve", "mcp")}')
+    except ModuleNotFoundError: require(False, f"--mcp needs mcp; {_SERVE.replace('serve', 'mcp')}")
     serve_agent(model, items)
 
 def _serve(

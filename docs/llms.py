@@ -22,6 +22,7 @@ Notebooks in `nbs/` are the source, `modit/` is exported from them. Without trai
 - [a course](nbs/COURSE.md): ten lessons with exercises and solutions that run
 - [tutorial](nbs/serving/280_tutorial.ipynb): from your own embeddings to a list
 - [every public name](docs/apilist.txt): parameters and a line each
+- [SKILL](SKILL.md): lists from examples, as tools of `modit serve FOLDER --mcp`
 - [AGENTS](AGENTS.md): how to work on the repository
 - [the paper's tables and figures](docs/paper.md): by number, each with page, command, file and verdicts
 - [deviations](docs/deviations.md): what differs from the paper; [LOG](LOG.md): what was tried

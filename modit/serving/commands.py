@@ -194,16 +194,24 @@ def _query(
 # %% ../../nbs/serving/271_commands.ipynb #v272
 _SERVE = "in the clone run pip install '.[serve]'"
 
+def _serve_agent(model, items):
+    try: from modit.serving.agents import serve_agent
+    except ModuleNotFoundError: require(False, f"--mcp needs mcp; {_SERVE.replace('serve', 'mcp')}")
+    serve_agent(model, items)
+
 def _serve(
     model:_Model, items:_Items=None,
     host:str='127.0.0.1', # address to listen at; any that others reach needs --token
     port:int=8000,        # 0: a free one
     token:str=None,       # a file with the token that every request has to bring
+    mcp:bool=False,       # tools for an agent instead, over standard input and output
 ):
-    "serve lists over HTTP, with a web page"
+    "serve lists over HTTP, with a web page, or to an agent"
     require(token is None or Path(token).is_file(), f'--token {token}: no such file; give one with a token')
     require(0 <= port < 2**16, f'--port {port} is out of range; give a number from 0 to 65535')
-    print(f'modit: loading packages, then {model} and its items{_kept(model)}', flush=True)
+    print(f'modit: loading packages, then {model} and its items{_kept(model)}', flush=True,
+          file=sys.stderr if mcp else sys.stdout) # an agent reads what stands on standard output
+    if mcp: return _serve_agent(model, items)
     try: from modit.serving.serve import serve
     except ModuleNotFoundError: require(False, f'serve needs tornado; {_SERVE}')
     serve(model, items, host, port, token and Path(token).read_text().strip())

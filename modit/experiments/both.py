@@ -4,7 +4,7 @@
 __all__ = ['WIDTHS', 'READS', 'SCORES', 'LOOKS', 'COLUMNS', 'PAIRS', 'mixed', 'nearness', 'shares', 'chosen', 'Both', 'curves',
            'answers', 'run', 'beside', 'new_table', 'table', 'plot', 'claims']
 
-# %% ../../nbs/experiments/368_both.ipynb #7bb9a359
+# %% ../../nbs/experiments/368_both.ipynb #7d22859b
 import numpy as np
 import pandas as pd
 from scipy.special import expit
@@ -22,7 +22,7 @@ from ..run.page import Page
 from ..run.pipeline import get_corpus, get_model
 from ..sphere import normalize
 
-# %% ../../nbs/experiments/368_both.ipynb #64913b23
+# %% ../../nbs/experiments/368_both.ipynb #4546aa8e
 def mixed(
     places, # (n, d) unit
     rule,   # (n, d) unit
@@ -32,7 +32,7 @@ def mixed(
     share = np.broadcast_to(share, len(places))[:, None].astype(np.float32)
     return normalize(share*places + (1 - share)*rule)
 
-# %% ../../nbs/experiments/368_both.ipynb #c24af049
+# %% ../../nbs/experiments/368_both.ipynb #9b6cc119
 def nearness(
     corpus:Corpus, # of a domain
     cases:Cases,   # n
@@ -43,7 +43,7 @@ def nearness(
     centres = [corpus.items[train & (corpus.pattern == kind)].mean(0) for kind in kinds]
     return (average_pool(corpus, cases) @ normalize(np.stack(centres)).T).max(1)
 
-# %% ../../nbs/experiments/368_both.ipynb #36ce5f1d
+# %% ../../nbs/experiments/368_both.ipynb #8062baa9
 def shares(
     near,   # (n,) of `nearness`
     middle, # where both have the same share
@@ -52,7 +52,7 @@ def shares(
     "The share that places have in each query (ours)."
     return (near > middle).astype(float) if width == 0 else expit((near - middle)/width)
 
-# %% ../../nbs/experiments/368_both.ipynb #712dc961
+# %% ../../nbs/experiments/368_both.ipynb #a49f6fe5
 def chosen(
     joint,  # function of shares (n,) -> Joint of each case
     near,   # (n,) of `nearness`
@@ -66,7 +66,7 @@ def chosen(
     middles = np.quantile(near, np.linspace(.1, .9, 9))
     return max(((m, w*near.std()) for m in middles for w in widths), key=score)
 
-# %% ../../nbs/experiments/368_both.ipynb #72e658b4
+# %% ../../nbs/experiments/368_both.ipynb #3dfc210d
 class Both:
     "The rule and the policy of a domain, and their queries."
     def __init__(self,
@@ -90,7 +90,7 @@ class Both:
 
     def mix(self, cases, share): return mixed(*self.queries(cases), share) # (n, d)
 
-# %% ../../nbs/experiments/368_both.ipynb #dde6c2bd
+# %% ../../nbs/experiments/368_both.ipynb #4064b108
 WIDTHS = dict(switch=(0,), share=(.1, .2, .5, 1.))
 
 def curves(
@@ -105,7 +105,7 @@ def curves(
     def joint(share): return score_cases(both.mix(cases, share), corpus, cases, p.s).joint.to_numpy()
     return {name: chosen(joint, near, known, widths) for name, widths in WIDTHS.items()}
 
-# %% ../../nbs/experiments/368_both.ipynb #873b58e2
+# %% ../../nbs/experiments/368_both.ipynb #4b15915c
 def answers(
     both:Both,   # of a domain
     curves:dict, # of `curves`
@@ -117,7 +117,7 @@ def answers(
              for name, share in dict(places=1., rule_once=0., half=.5).items()}
     return fixed | {name: at(curve) for name, curve in curves.items()}
 
-# %% ../../nbs/experiments/368_both.ipynb #c5471bbf
+# %% ../../nbs/experiments/368_both.ipynb #7017a701
 READS = ('main', 'own_direction', 'rule_new')
 SCORES = ('both', 'both_new', 'both_curves')
 LOOKS = {
@@ -146,7 +146,7 @@ def run(
     return dict(both=pd.concat(rows, ignore_index=True), both_new=new[new.split.isin(p.splits)],
                 both_curves=pd.DataFrame(facts))
 
-# %% ../../nbs/experiments/368_both.ipynb #66d497f7
+# %% ../../nbs/experiments/368_both.ipynb #5c10e089
 COLUMNS = ('average', 'average_own', *LOOKS)
 
 def beside(
@@ -156,7 +156,7 @@ def beside(
     rows = pd.concat([scores[x] for x in ('main', 'own_direction', 'both')], ignore_index=True)
     return rows[rows.method.isin(COLUMNS)]
 
-# %% ../../nbs/experiments/368_both.ipynb #b1d62990
+# %% ../../nbs/experiments/368_both.ipynb #88fc441d
 def new_table(
     scores, # of `run`, with rule_new
 ) -> pd.DataFrame: # split, domain and one column for each method
@@ -165,7 +165,7 @@ def new_table(
     rows = pd.concat([moved[moved.method.isin(COLUMNS[:2])], scores['both_new']], ignore_index=True)
     return by_method(rows, COLUMNS)
 
-# %% ../../nbs/experiments/368_both.ipynb #7657cb39
+# %% ../../nbs/experiments/368_both.ipynb #a7cb1676
 PAIRS = [(a, b) for a in ('half', 'switch', 'share') for b in ('places', 'rule_once', 'average_own')]
 
 def table(scores:dict, p:Page) -> dict: # label -> Table
@@ -178,12 +178,12 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
             'tab-both-gain': Table(gain[kept], 'Differences of Joint in points, with 95% intervals.',
                                    ('estimate', 'low', 'high'))}
 
-# %% ../../nbs/experiments/368_both.ipynb #b9a03cf1
+# %% ../../nbs/experiments/368_both.ipynb #33a4f151
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint minus the moved average's, with intervals (ours)."
     rows = contrasts(beside(scores), [(method, 'average_own') for method in LOOKS], p.s)
     looks = {m: look(m) for m in LOOKS}
     return {'fig-both': split_panels(rows, p.domains, p.splits, 'Joint minus moved average\n(points)', looks)}
 
-# %% ../../nbs/experiments/368_both.ipynb #efec3c27
+# %% ../../nbs/experiments/368_both.ipynb #a22609c8
 def claims(scores, p): return [] # the tables have the intervals

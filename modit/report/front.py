@@ -30,7 +30,7 @@ def scores(
     return pd.read_csv(repo_root()/'figures'/profile/'cases'/f'{name}.csv.gz')
 
 # %% ../../nbs/report/222_front.ipynb #ca99c95c
-OTHERS = ('baselines', 'own_direction', 'rule', 'direct', 'both') # answer the main page's cases
+OTHERS = ('baselines', 'own_direction', 'rule', 'direct', 'both', 'elsewhere') # answer the main page's cases
 
 @cache
 def joined(

@@ -4,7 +4,7 @@
 __all__ = ['GROUPS', 'READS', 'SCORES', 'APART', 'LOOKS', 'COLUMNS', 'groups_of', 'lessons_of', 'run', 'beside', 'table', 'plot',
            'claims']
 
-# %% ../../nbs/experiments/372_elsewhere.ipynb #cebaff99
+# %% ../../nbs/experiments/372_elsewhere.ipynb #43d14c36
 from functools import partial
 
 import pandas as pd
@@ -17,7 +17,7 @@ from ..run.page import Page
 from ..run.pipeline import get_corpus
 from ..settings import Settings, load_settings
 
-# %% ../../nbs/experiments/372_elsewhere.ipynb #b584b53a
+# %% ../../nbs/experiments/372_elsewhere.ipynb #7d66a19e
 GROUPS = dict(
     synthetic=[('mini', name) for name in ('D1', 'D2', 'D3', 'D4')],
     tweets=[('public', 'tweets-positive')],
@@ -31,7 +31,7 @@ def groups_of(
     if any((s.profile, name) in group for group in GROUPS.values() for name in s.domains): return GROUPS
     return {name: [(s.profile, name)] for name in s.domains}
 
-# %% ../../nbs/experiments/372_elsewhere.ipynb #09c67dc9
+# %% ../../nbs/experiments/372_elsewhere.ipynb #6eac5992
 def lessons_of(
     p:Page,  # the run
     domains, # pairs of profile and domain
@@ -43,7 +43,7 @@ def lessons_of(
         found.append(lesson(compass(get_corpus(s, name), s), s))
     return found
 
-# %% ../../nbs/experiments/372_elsewhere.ipynb #7b018690
+# %% ../../nbs/experiments/372_elsewhere.ipynb #67c3a933
 READS = ('main', 'own_direction', 'rule')
 SCORES = ('elsewhere',)
 APART = True # its lessons need the domains of several profiles
@@ -67,7 +67,7 @@ def run(
             rows.append(p.score(corpus, dict(elsewhere=partial(follow, rule, compass(corpus, p.s)))))
     return dict(elsewhere=pd.concat(rows, ignore_index=True))
 
-# %% ../../nbs/experiments/372_elsewhere.ipynb #112d2b7b
+# %% ../../nbs/experiments/372_elsewhere.ipynb #e3ba9ad9
 COLUMNS = ('average', 'average_own', 'rule', 'elsewhere')
 
 def beside(
@@ -77,7 +77,7 @@ def beside(
     rows = pd.concat([scores[x] for x in ('main', 'own_direction', 'rule', 'elsewhere')], ignore_index=True)
     return rows[rows.method.isin(COLUMNS)]
 
-# %% ../../nbs/experiments/372_elsewhere.ipynb #aaed70ee
+# %% ../../nbs/experiments/372_elsewhere.ipynb #4bb06e86
 def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint of a rule that was learned elsewhere, and its differences (ours)."
     cases = beside(scores)
@@ -89,7 +89,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
             'tab-elsewhere-gain': Table(gain[kept], over,
                                         ('estimate', 'low', 'high'))}
 
-# %% ../../nbs/experiments/372_elsewhere.ipynb #f2d68411
+# %% ../../nbs/experiments/372_elsewhere.ipynb #acb3eed7
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint minus the moved average's, with intervals (ours)."
     shown = ('average', 'rule', 'elsewhere')
@@ -98,5 +98,5 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     words = 'Joint minus moved average\n(points)'
     return {'fig-elsewhere': split_panels(rows, p.domains, p.splits, words, looks)}
 
-# %% ../../nbs/experiments/372_elsewhere.ipynb #2977b566
+# %% ../../nbs/experiments/372_elsewhere.ipynb #2baafef4
 def claims(scores, p): return [] # the tables have the intervals

@@ -217,7 +217,10 @@ def _heading(method, items): # of a list
     name = FINDERS[method]
     return f'{name[0].upper()}{name[1:]} finds:\n{(items.attr*items.same).sum()} of {len(items)} right'
 
-def _plot_found(lists, cases, p): # of `run`, of `beside_rivals`
+def _all_cases(scores):
+    return pd.concat([beside_rivals(scores, 'own_direction', rivals=('probe',)), scores['both']])
+
+def _plot_found(lists, cases, p): # of `run`, of `_all_cases`
     "Seeds, what three methods find, and their Joint over all cases (fig:found, ours)."
     fig = plt.figure(figsize=(7.5, 2.8))
     fig.set_layout_engine('none') # the places below are shares of the figure
@@ -269,7 +272,6 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     if set(p.domains) <= set(ICONS) and not why_no_icons(p.domains[0]):
         found['fig-icons'] = plot_icons(scores['lists'])
     if PICTURED not in p.domains: return found
-    cases = pd.concat([beside_rivals(scores, 'own_direction', rivals=('probe',)), scores['both']])
-    return found | {'fig-found': _plot_found(scores['lists'], cases, p)}
+    return found | {'fig-found': _plot_found(scores['lists'], _all_cases(scores), p)}
 
 def claims(scores, p): return [] # nothing is judged by one case

@@ -1,4 +1,4 @@
-"""What items held in fewer bits cost a served list: memory, disk, and the share of the exact list that is found.
+"""What items in fewer bits cost a served list: memory, disk, and the share of the exact list that is found.
 
     python bench/narrow.py                                # writes figures/mini/narrow.csv
     python bench/narrow.py --profile smoke --size quick   # a tenth of it, written beside the runs
@@ -76,7 +76,8 @@ def measure(
         sizes = dict(table_mb=path.stat().st_size/2**20, index_mb=on_disk(home),
                      memory_mb=held_memory() - before, peak_mb=peak_memory() - most)
         alone = np.concatenate([goods.index.index.search(q[None], K)[1] for q in queries])
-    return sizes | dict(recall=neighbours_found(found, true).mean(), alone=neighbours_found(alone, true).mean())
+    shares = dict(recall=found, alone=alone)
+    return sizes | {name: neighbours_found(x, true).mean() for name, x in shares.items()}
 
 
 def compare(

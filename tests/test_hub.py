@@ -75,7 +75,8 @@ def test_what_is_sent_is_the_folder(shoes, monkeypatch):
 def test_sending_may_follow_writing(shoes, tmp_path, monkeypatch):
     monkeypatch.setattr(HubRetriever, 'push_to_hub', lambda self, repo_id, **how: (repo_id, how))
     hub = HubRetriever.from_pretrained(shoes/'model')
-    assert hub.save_pretrained(tmp_path/'boots', push_to_hub=True, private=True) == ('boots', dict(private=True))
+    sent = hub.save_pretrained(tmp_path/'boots', push_to_hub=True, private=True)
+    assert sent == ('boots', dict(private=True))
     assert contents(tmp_path/'boots') == contents(shoes/'model')
 
 

@@ -158,7 +158,7 @@ print(len(MilvusIndex(np.eye(9, dtype='float32'), 'here.db').search(np.eye(9, dt
 WRITTEN = "from modit.report.article import write_report; write_report()"
 ALONE = dict(
     parquet=['python', '-c', PARQUET], serve=['python', '-c', 'import modit.serving.serve'],
-    mcp=['python', '-c', 'import modit.serving.agents'],
+    mcp=['python', '-c', 'import modit.serving.agents'], hub=['python', '-c', 'import modit.serving.hub'],
     milvus=['python', '-c', SEARCHED], public=['python', '-c', DRAWN], report=['python', '-c', WRITTEN],
     run=['modit', 'run', '310_density', '--profile', 'smoke', '--fresh'],
     docs=['python', '-c', 'import sys; sys.path.insert(0, "docs"); import build, furo, myst_nb'])

@@ -28,6 +28,7 @@ from modit.store import stream
 sys.path.insert(0, str(ROOT/'bench'))
 import growth  # noqa: E402 (the scripts of bench/)
 import jobs  # noqa: E402
+import narrow  # noqa: E402
 import race  # noqa: E402
 from growth import Point, Sizes, along, exponent, exponents, grow, points_of, read_growth  # noqa: E402
 from race import BOUND, behind, by_scipy, draw_race, generate_plainly, interleaved  # noqa: E402
@@ -306,6 +307,24 @@ def test_jobs_label_a_pool_together(tmp_path, monkeypatch):
     assert row['jobs'] == 2 and row['seconds'] > 0 and row['start'] > 0
     assert len([*tmp_path.rglob('pool-001-*-of-2.safetensors')]) == 2
     with pytest.raises(RuntimeError, match='a job has failed'): jobs.start_jobs(one, ['nosuch'])
+
+
+# ---- items in fewer bits
+@pytest.mark.skipif(sys.platform != 'linux', reason='memory is counted as Linux does')
+def test_items_in_fewer_bits_are_smaller_and_found(tmp_path):
+    table = narrow.compare(tmp_path, narrow.SIZES['toy'], 20)
+    assert table.groupby('embeddings').size().to_dict() == dict(float16=4, float32=4)
+    sizes = table.groupby('embeddings').table_mb.max()
+    assert .5 <= sizes.float16/sizes.float32 < .51
+    assert table.recall.between(.9, 1).all()
+    whole = table[table.embeddings == 'float32'].set_index('index')
+    assert whole.recall['flat'] == 1 and (whole.recall >= whole.alone - 1e-9).all()
+    assert ((table.index_mb > 0) == (table['index'] == 'ivf_disk')).all()
+
+
+def test_the_exact_list_is_that_of_the_engine():
+    true = narrow.exact(ITEMS, QUERIES)
+    assert np.array_equal(true, VectorIndex(ITEMS).search(QUERIES, narrow.K)[1])
 
 
 # ---- the script for a machine with an accelerator

@@ -21,7 +21,7 @@ MODULES = [p for p in sorted((ROOT/'modit').rglob('*.py')) if p.name != '_modidx
 FILES = dict(
     run=['modit/run/*.py', 'modit/experiments/**/*.py', 'modit/report/*.py', 'modit/cost/*.py'],
     report=['modit/report/article.py'], serve=['modit/serving/serve.py'],
-    mcp=['modit/serving/agents.py'], milvus=['modit/index/milvus.py'],
+    mcp=['modit/serving/agents.py'], hub=['modit/serving/hub.py'], milvus=['modit/index/milvus.py'],
     public=['modit/data/icons.py', 'modit/data/public.py', 'modit/data/e5.py', 'modit/data/tree.py'],
     docs=['docs/*.py'], dev=['tests/*.py'], parquet=[])
 SHOWN = dict(run=[*EXPERIMENTS, *(ROOT/'nbs'/'cost').glob('26*.ipynb')], dev=PAGES)  # pages that it runs

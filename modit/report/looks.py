@@ -174,7 +174,7 @@ def _named_as_written(
     return svg
 
 # %% ../../nbs/report/195_looks.ipynb #c034
-PNG = ('fig-arch', 'fig-found', 'fig-icons') # that the README shows
+PNG = ('fig-arch', 'fig-found') # that the README shows
 
 def save_figure(
     folder:Path, # figures/<profile>, or that of a rerun

@@ -23,12 +23,14 @@ FILES = dict(
     report=['modit/report/article.py'], serve=['modit/serving/serve.py'],
     mcp=['modit/serving/agents.py'], hub=['modit/serving/hub.py'], milvus=['modit/index/milvus.py'],
     public=['modit/data/icons.py', 'modit/data/public.py', 'modit/data/e5.py', 'modit/data/tree.py'],
-    docs=['docs/*.py'], dev=['tests/*.py'], parquet=[])
+    docs=['docs/[!lp]*.py', 'docs/links.py', 'docs/pages.py', 'docs/pictures.py'],
+    dev=['tests/*.py', 'docs/llms.py', 'docs/paper.py'], parquet=[])
 SHOWN = dict(run=[*EXPERIMENTS, *(ROOT/'nbs'/'cost').glob('26*.ipynb')], dev=PAGES)  # pages that it runs
 # What a call brings in without an import line: pandas, and processes.
 BEHIND = {r'\.to_markdown\(': 'tabulate', r"'-m', 'snakemake'": 'snakemake',
           "'ipykernel_launcher'": 'ipykernel'}
-OF_ONE_TEST = {'typst', 'sphinx', *(path.stem for path in (ROOT/'docs').glob('*.py'))}
+OF_ONE_TEST = {'typst', 'sphinx', *(path.stem for place in ('docs', 'bench')
+                                    for path in (ROOT/place).glob('*.py'))}
 TRIED = {'datasets', 'lancedb', 'pgserver', 'psycopg', 'qdrant_client'} # a page goes on without them
 
 

@@ -299,7 +299,7 @@ def test_a_fit_whose_scorer_fails_goes_on_and_buys_no_label_twice(partly, tmp_pa
             assert f'{len(ASKED)} scores are kept' in line and len(ASKED) > before
             stopped.append(capsys.readouterr().out.splitlines()[-1])
         else: break
-    assert '[2/2] alone mine: start' in stopped, 'it fails in training too'
+    assert '[3/3] alone mine: start' in stopped, 'it fails in training too'
     assert len(ASKED) == len(set(ASKED)) == bought < N/4
     same = [(x/'model'/'model.safetensors').read_bytes() for x in (folder, whole)]
     assert same[0] == same[1], 'the policy is that of a service that never fails'

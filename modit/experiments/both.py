@@ -4,7 +4,7 @@
 __all__ = ['WIDTHS', 'READS', 'SCORES', 'LOOKS', 'COLUMNS', 'PAIRS', 'mixed', 'nearness', 'shares', 'chosen', 'Both', 'curves',
            'answers', 'run', 'beside', 'new_table', 'table', 'plot', 'claims']
 
-# %% ../../nbs/experiments/368_both.ipynb #7d22859b
+# %% ../../nbs/experiments/368_both.ipynb #794cd81c
 import numpy as np
 import pandas as pd
 from scipy.special import expit
@@ -22,7 +22,7 @@ from ..run.page import Page
 from ..run.pipeline import get_corpus, get_model
 from ..sphere import normalize
 
-# %% ../../nbs/experiments/368_both.ipynb #4546aa8e
+# %% ../../nbs/experiments/368_both.ipynb #898f893d
 def mixed(
     places, # (n, d) unit
     rule,   # (n, d) unit
@@ -32,7 +32,7 @@ def mixed(
     share = np.broadcast_to(share, len(places))[:, None].astype(np.float32)
     return normalize(share*places + (1 - share)*rule)
 
-# %% ../../nbs/experiments/368_both.ipynb #9b6cc119
+# %% ../../nbs/experiments/368_both.ipynb #37fd9bcf
 def nearness(
     corpus:Corpus, # of a domain
     cases:Cases,   # n
@@ -43,7 +43,7 @@ def nearness(
     centres = [corpus.items[train & (corpus.pattern == kind)].mean(0) for kind in kinds]
     return (average_pool(corpus, cases) @ normalize(np.stack(centres)).T).max(1)
 
-# %% ../../nbs/experiments/368_both.ipynb #8062baa9
+# %% ../../nbs/experiments/368_both.ipynb #f56f6073
 def shares(
     near,   # (n,) of `nearness`
     middle, # where both have the same share
@@ -52,7 +52,7 @@ def shares(
     "The share that places have in each query (ours)."
     return (near > middle).astype(float) if width == 0 else expit((near - middle)/width)
 
-# %% ../../nbs/experiments/368_both.ipynb #a49f6fe5
+# %% ../../nbs/experiments/368_both.ipynb #60994de4
 def chosen(
     joint,  # function of shares (n,) -> Joint of each case
     near,   # (n,) of `nearness`
@@ -66,7 +66,7 @@ def chosen(
     middles = np.quantile(near, np.linspace(.1, .9, 9))
     return max(((m, w*near.std()) for m in middles for w in widths), key=score)
 
-# %% ../../nbs/experiments/368_both.ipynb #3dfc210d
+# %% ../../nbs/experiments/368_both.ipynb #2d632feb
 class Both:
     "The rule and the policy of a domain, and their queries."
     def __init__(self,
@@ -90,8 +90,8 @@ class Both:
 
     def mix(self, cases, share): return mixed(*self.queries(cases), share) # (n, d)
 
-# %% ../../nbs/experiments/368_both.ipynb #4064b108
-WIDTHS = dict(switch=(0,), share=(.1, .2, .5, 1.))
+# %% ../../nbs/experiments/368_both.ipynb #2a17c1b0
+WIDTHS = dict(both_switch=(0,), both_share=(.1, .2, .5, 1.))
 
 def curves(
     both:Both, # of a domain
@@ -105,7 +105,7 @@ def curves(
     def joint(share): return score_cases(both.mix(cases, share), corpus, cases, p.s).joint.to_numpy()
     return {name: chosen(joint, near, known, widths) for name, widths in WIDTHS.items()}
 
-# %% ../../nbs/experiments/368_both.ipynb #4b15915c
+# %% ../../nbs/experiments/368_both.ipynb #fd354ebb
 def answers(
     both:Both,   # of a domain
     curves:dict, # of `curves`
@@ -114,18 +114,18 @@ def answers(
     corpus = both.corpus
     def at(curve): return lambda cases: both.mix(cases, shares(nearness(corpus, cases), *curve))
     fixed = {name: (lambda cases, share=share: both.mix(cases, share))
-             for name, share in dict(places=1., rule_once=0., half=.5).items()}
+             for name, share in dict(places_alone=1., rule_once=0., both_half=.5).items()}
     return fixed | {name: at(curve) for name, curve in curves.items()}
 
-# %% ../../nbs/experiments/368_both.ipynb #7017a701
+# %% ../../nbs/experiments/368_both.ipynb #e4daad3e
 READS = ('main', 'own_direction', 'rule_new')
 SCORES = ('both', 'both_new', 'both_curves')
 LOOKS = {
-    'places': ('Places alone', 'purple', 's'),
+    'places_alone': ('Places alone', 'purple', 's'),
     'rule_once': ('Rule alone', 'vermillion', 'D'),
-    'half': ('Half of each', 'green', 'o'),
-    'switch': ('Switch', 'sky', 'v'),
-    'share': ('Share', 'blue', '^')}
+    'both_half': ('Half of each', 'green', 'o'),
+    'both_switch': ('Switch', 'sky', 'v'),
+    'both_share': ('Share', 'blue', '^')}
 
 def run(
     p:Page,    # the run
@@ -146,7 +146,7 @@ def run(
     return dict(both=pd.concat(rows, ignore_index=True), both_new=new[new.split.isin(p.splits)],
                 both_curves=pd.DataFrame(facts))
 
-# %% ../../nbs/experiments/368_both.ipynb #5c10e089
+# %% ../../nbs/experiments/368_both.ipynb #dbbf2fc1
 COLUMNS = ('average', 'average_own', *LOOKS)
 
 def beside(
@@ -156,7 +156,7 @@ def beside(
     rows = pd.concat([scores[x] for x in ('main', 'own_direction', 'both')], ignore_index=True)
     return rows[rows.method.isin(COLUMNS)]
 
-# %% ../../nbs/experiments/368_both.ipynb #88fc441d
+# %% ../../nbs/experiments/368_both.ipynb #1948f16d
 def new_table(
     scores, # of `run`, with rule_new
 ) -> pd.DataFrame: # split, domain and one column for each method
@@ -165,12 +165,14 @@ def new_table(
     rows = pd.concat([moved[moved.method.isin(COLUMNS[:2])], scores['both_new']], ignore_index=True)
     return by_method(rows, COLUMNS)
 
-# %% ../../nbs/experiments/368_both.ipynb #a7cb1676
-PAIRS = [(a, b) for a in ('half', 'switch', 'share') for b in ('places', 'rule_once', 'average_own')]
+# %% ../../nbs/experiments/368_both.ipynb #5637e968
+PAIRS = [(a, b) for a in ('both_half', 'both_switch', 'both_share')
+         for b in ('places_alone', 'rule_once', 'average_own')]
 
 def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint of all, Joint among new items, and differences with their intervals (ours)."
-    gain = contrasts(beside(scores), [*PAIRS, ('share', 'switch'), ('half', 'switch')], p.s)
+    pairs = [*PAIRS, ('both_share', 'both_switch'), ('both_half', 'both_switch')]
+    gain = contrasts(beside(scores), pairs, p.s)
     gain = gain.rename(columns=dict(a='method', b='minus', units='patterns'))
     kept = ['method', 'minus', 'domain', 'split', 'estimate', 'low', 'high', 'patterns', 'verdict']
     return {'tab-both': Table(by_method(beside(scores), COLUMNS), 'Joint (percent), first draw.', COLUMNS),
@@ -178,12 +180,12 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
             'tab-both-gain': Table(gain[kept], 'Differences of Joint in points, with 95% intervals.',
                                    ('estimate', 'low', 'high'))}
 
-# %% ../../nbs/experiments/368_both.ipynb #33a4f151
+# %% ../../nbs/experiments/368_both.ipynb #a3ad9d34
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint minus the moved average's, with intervals (ours)."
     rows = contrasts(beside(scores), [(method, 'average_own') for method in LOOKS], p.s)
     looks = {m: look(m) for m in LOOKS}
     return {'fig-both': split_panels(rows, p.domains, p.splits, 'Joint minus moved average\n(points)', looks)}
 
-# %% ../../nbs/experiments/368_both.ipynb #a22609c8
+# %% ../../nbs/experiments/368_both.ipynb #cbf0aaeb
 def claims(scores, p): return [] # the tables have the intervals

@@ -171,7 +171,7 @@ PICTURED = 'wordnet-verb' # its attribute can be seen from the words, and its te
 LACKS = {(0, 1): 'no verb', (1, 0): 'other kind', (0, 0): 'neither'} # (attr, same) of a wrong item
 FINDERS = dict(average='average', average_own='moved average', hppo='HPPO')
 ROWS = {PICTURED: 'verbs', 'wordnet-freq': 'words', 'tweets-positive': 'tweets'}
-MARKED = dict(average='average', average_own='moved', hppo='HPPO', share='both')
+MARKED = dict(average='average', average_own='moved', hppo='HPPO', both_share='both')
 SEEN = dict(item='known', pattern='new') # split -> what its kinds are to the models
 
 # %% ../../nbs/experiments/485_lists.ipynb #f002
@@ -227,7 +227,7 @@ def _plot_found(lists, cases, p): # of `run`, of `_all_cases`
     rows = contrasts(cases, [(method, 'average') for method in MARKED], p.s)
     above = (rows.verdict == 'for').groupby(rows.a).agg(['sum', 'size'])
     title = 'Above the average: moved average in {} of {} tests, '.format(*above.loc['average_own'])
-    title += 'HPPO in {hppo}, both direct rewards and rule in {share}'.format(**above['sum'])
+    title += 'HPPO in {hppo}, both direct rewards and rule in {both_share}'.format(**above['sum'])
     fig.suptitle(title, fontsize=10.5, fontweight='bold', ha='left', x=.004, y=.985)
     mine = lists[(lists.domain == PICTURED) & (lists.split == p.splits[0])]
     left = dict(left=.004, right=.735, bottom=.02, top=.76, wspace=.02, width_ratios=[4, 5, 5, 5])

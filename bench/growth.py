@@ -25,6 +25,7 @@ import torch
 from race import asked, made_items, made_queries, measured_dir, own_store
 from tqdm import tqdm
 
+from modit.cost.bench import seconds
 from modit.flow import generate
 from modit.index.audit import neighbours_found
 from modit.model import init_zero_layers, new_model
@@ -59,20 +60,6 @@ def peak_memory() -> float: # MB
     return int(kept[1])/2**10 if kept else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss/unit
 
 
-def spent(
-    f,      # the function to time
-    runs=3, # counted calls
-) -> float: # seconds
-    "Median process time of a call, after one to warm up."
-    f()
-    times = []
-    for _ in range(runs):
-        start = time.process_time()
-        f()
-        times.append(time.process_time() - start)
-    return float(np.median(times))
-
-
 def measure_index(
     point,    # Point
     s,        # Settings: none is read
@@ -90,7 +77,7 @@ def measure_index(
     index = VectorIndex(items, point.case)
     built, held = time.process_time() - start, peak_memory() - before
     search = partial(index.search, queries, k)
-    row = dict(work='a query', seconds=spent(search)/many, memory_mb=peak_memory() - before)
+    row = dict(work='a query', seconds=seconds(search, 3)/many, memory_mb=peak_memory() - before)
     ids = search()[1]
     exact = ids if point.case == 'flat' else index.with_engine('flat').search(queries, k)[1]
     along = items @ items[0]
@@ -124,8 +111,8 @@ def measure_generation(
     model = init_zero_layers(new_model(s))
     items = sample_sphere(rng, (many, 3*point.length//4, s.dim))
     noise = sample_sphere(rng, (many, 1, s.dim))
-    seconds = spent(partial(generate, model, items, noise, s.guidance_scale, s.ode_steps))
-    return [dict(work='a query', seconds=seconds/many, memory_mb=peak_memory() - before)]
+    spent = seconds(partial(generate, model, items, noise, s.guidance_scale, s.ode_steps), 3)
+    return [dict(work='a query', seconds=spent/many, memory_mb=peak_memory() - before)]
 
 
 def measure_training(
@@ -141,7 +128,7 @@ def measure_training(
         continuation_loss(model, rows).backward()
         optimiser.step()
         optimiser.zero_grad()
-    return [dict(work='a step', seconds=spent(step), memory_mb=peak_memory() - before)]
+    return [dict(work='a step', seconds=seconds(step, 3), memory_mb=peak_memory() - before)]
 
 
 def measure(

@@ -27,7 +27,8 @@ PAPER = dict(
 SCALE = ('dim', 'items', 'clusters', 'train_rows', 'anchors', 'seq_len', 'prefix_len', 'tail_depths',
          'width', 'depth', 'heads', 'batch', 'pretrain_steps', 'pretrain_micro_batch', 'cpt_micro_batch',
          'sft_micro_batch', 'hppo_cases')
-PROFILES = ('smoke', 'mini', 'wide', 'public', 'icons', 'tree', 'tree-e5', 'large', 'paper')
+PROFILES = ('smoke', 'mini', 'wide', 'public', 'icons', 'tree', 'tree-e5', 'molecules', 'large',
+            'paper')
 
 
 @pytest.mark.parametrize('key', PAPER)

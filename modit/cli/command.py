@@ -40,13 +40,14 @@ def _main(
 
 # %% ../../nbs/cli/279_command.ipynb #bcc07c1d
 def _public(
-    profile:Annotated[str, dict(choices=('public', 'icons', 'tree', 'tree-e5'))]='public',
+    profile:Annotated[str, dict(choices=('public', 'icons', 'tree', 'tree-e5', 'molecules'))]='public',
 ):
     "get and embed the public domains of a profile"
     from modit.data.icons import ICONS, make_icons
+    from modit.data.molecules import MOLECULES, make_molecules
     from modit.data.public import PUBLIC, make_public
     from modit.data.tree import TREES, make_tree
-    makers = [(PUBLIC, make_public), (TREES, make_tree), (ICONS, make_icons)]
+    makers = [(PUBLIC, make_public), (TREES, make_tree), (ICONS, make_icons), (MOLECULES, make_molecules)]
     make = {name: maker for names, maker in makers for name in names}
     for name in load_settings(profile).domains: print(make[name](name), flush=True)
 

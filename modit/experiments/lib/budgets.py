@@ -6,7 +6,8 @@
 __all__ = ['PER', 'ROUND', 'AWAY', 'AROUND', 'market', 'on_shelf', 'requests', 'Laboratory', 'Purse', 'hunt', 'told', 'series',
            'lists', 'judged', 'by_classifier', 'feedback', 'BoughtLooks', 'learn_direct', 'learned_rule']
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #efd37ba7
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #a57d8ff2
+import tempfile
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +30,7 @@ from ...sphere import normalize
 from ...store import stream
 from ...training import fit
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #d0c76b93
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #e4b51056
 def market(
     corpus:Corpus, # of a domain
     s:Settings,    # seed
@@ -39,13 +40,13 @@ def market(
     validates = (corpus.role == ROLES.index('valid')) & ~corpus.attribute
     valid = np.isin(corpus.pattern, np.unique(corpus.pattern[validates]))
     shelf = stream(s.seed, 'shelf', corpus.name).random(len(new)) < .5
-    names = np.select([new, valid, shelf], ['pattern', 'valid', 'train'], 'item')
-    role = np.array([ROLES.index(x) for x in ROLES])[[ROLES.index(x) for x in names]].astype(np.uint8)
+    parts = [ROLES.index(x) for x in ('pattern', 'valid', 'train', 'item')]
+    role = np.select([new, valid, shelf], parts[:3], parts[3]).astype(np.uint8)
     return replace(corpus, role=role, density=0*corpus.density, probe=0*corpus.probe)
 
 def on_shelf(corpus): return corpus.role == ROLES.index('train') # (N,) bool, of a market
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #2c2a2901
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #c00dbd7e
 PER = 4 # requests of a pattern
 
 def requests(
@@ -63,7 +64,7 @@ def requests(
              for c in able for _ in range(PER)]
     return Cases(np.repeat(able, PER), np.array(seeds, np.int32).reshape(-1, s.prefix_len), s.prefix_len)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #d37dc193
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #228087ee
 class Laboratory:
     "Measures items, and fails at every seventh call."
     def __init__(self,
@@ -77,18 +78,18 @@ class Laboratory:
         self.measured += names
         return [float(self.truth[int(x)]) for x in names]
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #6c901054
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #11d8af01
 class Purse:
     "Labels that are bought from a laboratory while the money lasts."
     def __init__(self,
         corpus:Corpus, # a market
         most:int,      # labels that can be bought
-        folder,        # of the scores received
     ):
         self.most, self.laboratory = most, Laboratory(corpus.attribute)
+        self.folder = tempfile.TemporaryDirectory() # goes with the purse
         names = np.arange(len(corpus.role)).astype(str).astype(object)
         service = Service(self.laboratory, batch=64, pause=0)
-        self.labels = Scorer(service, names, Path(folder)/'labels.sqlite', 'laboratory')
+        self.labels = Scorer(service, names, Path(self.folder.name)/'labels.sqlite', 'laboratory')
 
     @property
     def bought(self): return np.isfinite(self.labels.values) # (N,) bool
@@ -98,7 +99,7 @@ class Purse:
         fresh = fresh[:self.most - int(self.bought.sum())]
         if fresh: self.labels[fresh]
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #34b4c803
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #ae1b2888
 def hunt(
     corpus:Corpus, # a market
     purse:Purse,   # that pays
@@ -118,7 +119,7 @@ def hunt(
         order = np.argsort(-(corpus.items[mates] @ corpus.items[i]), kind='stable')
         purse.buy(mates[order[:min(near, left - 1)]])
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #e4547132
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #4e4ef8df
 def told(corpus, purse): return replace(corpus, attribute=corpus.attribute & purse.bought) # what one knows
 
 def series(
@@ -129,7 +130,7 @@ def series(
     right = known.attribute & on_shelf(known)
     return int((np.bincount(known.pattern[right]) >= s.seq_len).sum())
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #08941f78
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #325f23db
 def lists(
     corpus:Corpus, # a market
     queries,       # (n, d) unit
@@ -148,7 +149,7 @@ def judged(
     found = score_queries(ids, corpus.attribute, corpus.pattern, cases.pattern)[['attr', 'same', 'joint']]
     return found.reset_index(drop=True).assign(case=range(len(cases)), pattern=cases.pattern)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #a81687e4
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #228f88c7
 def by_classifier(
     corpus:Corpus, # a market
     purse:Purse,   # whose labels are learned from
@@ -162,7 +163,7 @@ def by_classifier(
     scores = corpus.items @ model.coef_[0].astype(np.float32)
     return np.take_along_axis(ids, np.argsort(-scores[ids], axis=1, kind='stable'), 1)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #3cc1e402
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #273d5f8c
 ROUND = 10 # labels of a round
 AWAY = .4  # length of the move, as in `choose_feedback`
 
@@ -192,7 +193,7 @@ def feedback(
     m = cases.prefix_len
     return np.stack([np.r_[a[m:], row][:k] for a, row in zip(good, rest, strict=True)]).astype(int)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #db471f8b
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #e7d57b10
 @dataclass
 class BoughtLooks(Looks):
     "Labels of items near queries, bought while the money lasts."
@@ -210,7 +211,7 @@ class BoughtLooks(Looks):
         self.purse.buy(np.unique(ids))
         return ids, self.purse.labels[ids] & (self.corpus.pattern[ids] == cases.pattern[:, None])
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #8f35cdc4
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #2def9aeb
 def learn_direct(
     corpus:Corpus, # a market
     purse:Purse,   # with the first labels
@@ -230,7 +231,7 @@ def learn_direct(
     fit(new_model(s), loss, batch, s.direct_steps, s.direct_lr, replace(s, warmup_ratio=.05), **how)
     return max(kept, key=lambda x: x[0])[1]
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #9f0d06ce
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #bf3b6ba9
 AROUND = 300 # items that are looked at around the seeds
 
 def _compass(corpus, purse):

@@ -6,7 +6,7 @@
 __all__ = ['PER', 'ROUND', 'AWAY', 'AROUND', 'market', 'on_shelf', 'requests', 'Laboratory', 'Purse', 'hunt', 'told', 'series',
            'lists', 'judged', 'by_classifier', 'feedback', 'BoughtLooks', 'learn_direct', 'learned_rule']
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #a57d8ff2
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #eb0dcd59
 import tempfile
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ from ...sphere import normalize
 from ...store import stream
 from ...training import fit
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #e4b51056
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #9b05d7f1
 def market(
     corpus:Corpus, # of a domain
     s:Settings,    # seed
@@ -44,9 +44,10 @@ def market(
     role = np.select([new, valid, shelf], parts[:3], parts[3]).astype(np.uint8)
     return replace(corpus, role=role, density=0*corpus.density, probe=0*corpus.probe)
 
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #42d0d1ee
 def on_shelf(corpus): return corpus.role == ROLES.index('train') # (N,) bool, of a market
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #c00dbd7e
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #347a957c
 PER = 4 # requests of a pattern
 
 def requests(
@@ -64,13 +65,15 @@ def requests(
              for c in able for _ in range(PER)]
     return Cases(np.repeat(able, PER), np.array(seeds, np.int32).reshape(-1, s.prefix_len), s.prefix_len)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #228087ee
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #f97982c7
 class Laboratory:
     "Measures items, and fails at every seventh call."
     def __init__(self,
         truth, # (N,) bool
     ):
-        self.truth, self.calls, self.measured = truth, 0, []
+        self.truth = truth
+        self.calls = 0
+        self.measured = []
 
     def __call__(self, names): # item numbers as text -> labels
         self.calls += 1
@@ -78,14 +81,15 @@ class Laboratory:
         self.measured += names
         return [float(self.truth[int(x)]) for x in names]
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #11d8af01
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #14409c75
 class Purse:
     "Labels that are bought from a laboratory while the money lasts."
     def __init__(self,
         corpus:Corpus, # a market
         most:int,      # labels that can be bought
     ):
-        self.most, self.laboratory = most, Laboratory(corpus.attribute)
+        self.most = most
+        self.laboratory = Laboratory(corpus.attribute)
         self.folder = tempfile.TemporaryDirectory() # goes with the purse
         names = np.arange(len(corpus.role)).astype(str).astype(object)
         service = Service(self.laboratory, batch=64, pause=0)
@@ -99,7 +103,7 @@ class Purse:
         fresh = fresh[:self.most - int(self.bought.sum())]
         if fresh: self.labels[fresh]
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #ae1b2888
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #fa177fb9
 def hunt(
     corpus:Corpus, # a market
     purse:Purse,   # that pays
@@ -119,9 +123,11 @@ def hunt(
         order = np.argsort(-(corpus.items[mates] @ corpus.items[i]), kind='stable')
         purse.buy(mates[order[:min(near, left - 1)]])
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #4e4ef8df
-def told(corpus, purse): return replace(corpus, attribute=corpus.attribute & purse.bought) # what one knows
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #f1571695
+# a market with only those labels that were bought
+def told(corpus, purse): return replace(corpus, attribute=corpus.attribute & purse.bought)
 
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #15442243
 def series(
     known:Corpus, # of `told`
     s:Settings,   # seq_len
@@ -130,7 +136,7 @@ def series(
     right = known.attribute & on_shelf(known)
     return int((np.bincount(known.pattern[right]) >= s.seq_len).sum())
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #325f23db
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #5cd4a78a
 def lists(
     corpus:Corpus, # a market
     queries,       # (n, d) unit
@@ -140,6 +146,7 @@ def lists(
     "The nearest items outside the shelf."
     return nearest(corpus, queries, many, ~on_shelf(corpus), seen)
 
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #74218681
 def judged(
     corpus:Corpus, # with all labels
     cases:Cases,   # n
@@ -149,7 +156,7 @@ def judged(
     found = score_queries(ids, corpus.attribute, corpus.pattern, cases.pattern)[['attr', 'same', 'joint']]
     return found.reset_index(drop=True).assign(case=range(len(cases)), pattern=cases.pattern)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #228f88c7
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #57378039
 def by_classifier(
     corpus:Corpus, # a market
     purse:Purse,   # whose labels are learned from
@@ -163,7 +170,7 @@ def by_classifier(
     scores = corpus.items @ model.coef_[0].astype(np.float32)
     return np.take_along_axis(ids, np.argsort(-scores[ids], axis=1, kind='stable'), 1)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #273d5f8c
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #22f12db2
 ROUND = 10 # labels of a round
 AWAY = .4  # length of the move, as in `choose_feedback`
 
@@ -179,7 +186,8 @@ def feedback(
     k:int,         # length of the list
 ) -> np.ndarray:   # (n, k)
     "Lists after some rounds of tests (ours)."
-    good, bad = [list(x) for x in cases.prefix], [[] for _ in cases.pattern]
+    good = [list(x) for x in cases.prefix]
+    bad = [[] for _ in cases.pattern]
     seen = cases.sequence
     def asked(): return np.stack([_query(corpus.items, a, b) for a, b in zip(good, bad, strict=True)])
     for _ in range(rounds):
@@ -193,7 +201,7 @@ def feedback(
     m = cases.prefix_len
     return np.stack([np.r_[a[m:], row][:k] for a, row in zip(good, rest, strict=True)]).astype(int)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #e7d57b10
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #b3bc160c
 @dataclass
 class BoughtLooks(Looks):
     "Labels of items near queries, bought while the money lasts."
@@ -211,7 +219,7 @@ class BoughtLooks(Looks):
         self.purse.buy(np.unique(ids))
         return ids, self.purse.labels[ids] & (self.corpus.pattern[ids] == cases.pattern[:, None])
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #2def9aeb
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #75a362b5
 def learn_direct(
     corpus:Corpus, # a market
     purse:Purse,   # with the first labels
@@ -231,7 +239,7 @@ def learn_direct(
     fit(new_model(s), loss, batch, s.direct_steps, s.direct_lr, replace(s, warmup_ratio=.05), **how)
     return max(kept, key=lambda x: x[0])[1]
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #bf3b6ba9
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #98d8be14
 AROUND = 300 # items that are looked at around the seeds
 
 def _compass(corpus, purse):
@@ -240,6 +248,7 @@ def _compass(corpus, purse):
     way = normalize(weights.astype(np.float32)) # there is no density predictor
     return Compass(told(corpus, purse), purse.bought, way, way, AROUND)
 
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #59d5bbec
 def learned_rule(
     corpus:Corpus, # a market
     purse:Purse,   # with the first labels

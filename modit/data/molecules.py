@@ -6,7 +6,7 @@
 __all__ = ['POTENT', 'DIM', 'MOLECULES', 'CLUSTERS', 'read_measurements', 'read_molecules', 'embedded', 'similarity',
            'why_no_molecules', 'make_molecules', 'read_bits']
 
-# %% ../../nbs/data/048_molecules.ipynb #c70be5e6
+# %% ../../nbs/data/048_molecules.ipynb #f7db856f
 import io
 import zipfile
 from functools import cache
@@ -23,7 +23,7 @@ from ..settings import require
 from ..sphere import normalize
 from ..store import load_arrays, runs_dir, save_arrays, stream
 
-# %% ../../nbs/data/048_molecules.ipynb #3da0e2f5
+# %% ../../nbs/data/048_molecules.ipynb #883957db
 _ACE = 'MoleculeACE'
 
 def read_measurements() -> pd.DataFrame: # smiles, nM, target: a row for each measurement
@@ -33,7 +33,7 @@ def read_measurements() -> pd.DataFrame: # smiles, nM, target: a row for each me
     rows = pd.concat(tables, ignore_index=True).rename(columns={'exp_mean [nM]': 'nM'})
     return rows[['smiles', 'nM', 'target']]
 
-# %% ../../nbs/data/048_molecules.ipynb #03615bd0
+# %% ../../nbs/data/048_molecules.ipynb #f747de15
 def _structure(smiles):
     "Flat structure, generic scaffold and counted fingerprint of a molecule."
     from rdkit import Chem  # of the extra `public`
@@ -45,7 +45,7 @@ def _structure(smiles):
     counts = GetMorganGenerator(radius=2, fpSize=2048).GetCountFingerprintAsNumPy(molecule)
     return flat, scaffold or 'no ring', counts.astype(np.uint8)
 
-# %% ../../nbs/data/048_molecules.ipynb #fb66a415
+# %% ../../nbs/data/048_molecules.ipynb #f1697da4
 POTENT = 1. # nM, the weakest potency of a positive
 
 @cache
@@ -59,7 +59,7 @@ def read_molecules(): # DataFrame: id, text (SMILES), nM, scaffold, attribute; (
     items = items.assign(id=[f'm{i:05d}' for i in range(len(items))], attribute=items.nM <= POTENT)
     return items[['id', 'text', 'nM', 'scaffold', 'attribute']], np.stack(counts)[first]
 
-# %% ../../nbs/data/048_molecules.ipynb #f14f5dbb
+# %% ../../nbs/data/048_molecules.ipynb #014fdcde
 DIM = 128
 
 def embedded(
@@ -70,7 +70,7 @@ def embedded(
     found = PCA(dim, svd_solver='covariance_eigh').fit_transform(counts.astype(np.float32))
     return normalize(found).astype(np.float16)
 
-# %% ../../nbs/data/048_molecules.ipynb #83c60302
+# %% ../../nbs/data/048_molecules.ipynb #c9e9a2d0
 def similarity(
     bits, # (n, b) float32, 1 where a fingerprint has an environment
     rows, # (r,) of them
@@ -80,7 +80,7 @@ def similarity(
     many = bits.sum(1)
     return both/(many[:, None] + many[rows] - both)
 
-# %% ../../nbs/data/048_molecules.ipynb #cfc79e1b
+# %% ../../nbs/data/048_molecules.ipynb #fbf91a99
 MOLECULES = {'molecules': 'scaffold', 'molecules-clusters': 'cluster'} # name of a domain -> its patterns
 CLUSTERS = 100
 
@@ -89,12 +89,12 @@ def _patterns(kind, items, vectors): # (n,) text
     found = KMeans(CLUSTERS, n_init=1, max_iter=50, random_state=0).fit(vectors.astype(np.float32)).labels_
     return pd.Series(found).map('cluster {:02d}'.format)
 
-# %% ../../nbs/data/048_molecules.ipynb #aa23c009
+# %% ../../nbs/data/048_molecules.ipynb #e8b7df0a
 def why_no_molecules() -> str: # one line; empty if nothing is missing
     "The reason why the molecules cannot be read on this machine."
     return why_absent((_ACE,), ('rdkit',))
 
-# %% ../../nbs/data/048_molecules.ipynb #5c887185
+# %% ../../nbs/data/048_molecules.ipynb #f9ddf982
 def make_molecules(
     name='molecules', # of MOLECULES
     folder=None,      # target folder; None: runs/public/<name>
@@ -113,7 +113,7 @@ def make_molecules(
     write_folder(folder, vectors, items.id, items.attribute, text=items.text, pattern=pattern)
     return folder
 
-# %% ../../nbs/data/048_molecules.ipynb #ca7cc046
+# %% ../../nbs/data/048_molecules.ipynb #7d892fa3
 def read_bits(
     folder, # of `make_molecules`
 ):          # (n, 2048) float32; None where the folder has no fingerprints

@@ -4,7 +4,7 @@
 __all__ = ['READS', 'SCORES', 'LOOKS', 'APART', 'FREE', 'TRAINED', 'SHARED', 'COLUMNS', 'asked_of', 'score_feedback',
            'score_market', 'facts_of', 'run', 'by_budget', 'enrichment', 'gains', 'paying', 'table', 'plot', 'claims']
 
-# %% ../../nbs/experiments/368_budget.ipynb #e0e5bdb8
+# %% ../../nbs/experiments/368_budget.ipynb #4e2770e4
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from ..run.page import Page
 from ..run.pipeline import get_corpus
 from ..settings import Settings
 
-# %% ../../nbs/experiments/368_budget.ipynb #6b0387b0
+# %% ../../nbs/experiments/368_budget.ipynb #03dcb3fc
 READS = ()
 SCORES = ('budget', 'budget_facts')
 LOOKS = {
@@ -37,7 +37,7 @@ SHARED = (10, 100) # requests that share a budget, where labels are spent on req
 
 def asked_of(corpus, split, p): return requests(corpus, split, p.s)[:p.cases] # Cases of a split
 
-# %% ../../nbs/experiments/368_budget.ipynb #04cb4ac1
+# %% ../../nbs/experiments/368_budget.ipynb #619c2730
 def score_feedback(
     p:Page,        # budgets, splits
     corpus:Corpus, # a market
@@ -52,7 +52,7 @@ def score_feedback(
                                 bought=r*ROUND*n) for (n, b), r in rounds.items()]
     return rows
 
-# %% ../../nbs/experiments/368_budget.ipynb #450c59f0
+# %% ../../nbs/experiments/368_budget.ipynb #d07402b9
 def score_market(
     p:Page,        # the run
     corpus:Corpus, # a market
@@ -74,7 +74,7 @@ def score_market(
             print(f'{corpus.name} {split} {method} {budget}: Joint {scored.joint.mean():.4f}', flush=True)
     return rows
 
-# %% ../../nbs/experiments/368_budget.ipynb #45eedb80
+# %% ../../nbs/experiments/368_budget.ipynb #9e9d43bf
 def facts_of(
     p:Page,        # splits
     corpus:Corpus, # a market
@@ -90,7 +90,7 @@ def facts_of(
                          series=len(set(cases.pattern)), most=float(np.minimum(left, p.s.k).mean()/p.s.k)))
     return rows
 
-# %% ../../nbs/experiments/368_budget.ipynb #3d1b6e9d
+# %% ../../nbs/experiments/368_budget.ipynb #3049d9eb
 def run(p:Page) -> dict: # budget: per-case scores; budget_facts: of the markets
     "Open the markets, and score what every budget buys."
     rows = []
@@ -101,7 +101,7 @@ def run(p:Page) -> dict: # budget: per-case scores; budget_facts: of the markets
         facts += facts_of(p, corpus)
     return dict(budget=pd.concat(rows, ignore_index=True), budget_facts=pd.DataFrame(facts))
 
-# %% ../../nbs/experiments/368_budget.ipynb #6903169b
+# %% ../../nbs/experiments/368_budget.ipynb #cd58b7ce
 COLUMNS = (*FREE, *TRAINED, 'feedback_10', 'feedback_100')
 _CELL = ['domain', 'split']
 
@@ -116,7 +116,7 @@ def by_budget(
     wide = paid.reset_index('budget').join(free).set_index('budget', append=True)
     return wide.reindex(columns=[x for x in COLUMNS if x in wide]).reset_index()
 
-# %% ../../nbs/experiments/368_budget.ipynb #f3036995
+# %% ../../nbs/experiments/368_budget.ipynb #f28c963e
 def enrichment(
     scores, # of `run`
 ) -> pd.DataFrame: # as `by_budget`
@@ -125,7 +125,7 @@ def enrichment(
     wide = by_budget(scores, 'attr').merge(base, on=_CELL).set_index([*_CELL, 'budget'])
     return wide.drop(columns='base').div(wide.base, axis=0).reset_index()
 
-# %% ../../nbs/experiments/368_budget.ipynb #75573447
+# %% ../../nbs/experiments/368_budget.ipynb #80e6a9f5
 def gains(
     scores, # of `run`
     s:Settings, # resamples, seed
@@ -140,7 +140,7 @@ def gains(
     kept = [*_CELL, 'method', 'budget', 'estimate', 'low', 'high', 'patterns', 'verdict']
     return pd.concat(rows, ignore_index=True)[kept]
 
-# %% ../../nbs/experiments/368_budget.ipynb #43ba73dd
+# %% ../../nbs/experiments/368_budget.ipynb #c3e591e7
 def paying(
     gained, # of `gains`
 ) -> pd.DataFrame: # method, budget, cells with an interval above 0, cells, mean gain
@@ -148,7 +148,7 @@ def paying(
     by = gained.assign(above=gained.low > 0).groupby(['method', 'budget'])
     return by.agg(above=('above', 'sum'), cells=('above', 'size'), gain=('estimate', 'mean')).reset_index()
 
-# %% ../../nbs/experiments/368_budget.ipynb #889e3578
+# %% ../../nbs/experiments/368_budget.ipynb #080cee7f
 def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint, enrichment, and gain over averaging, by labels bought (ours)."
     wide, rates, gained = by_budget(scores), enrichment(scores), gains(scores, p.s)
@@ -159,7 +159,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
             'tab-budget-enrichment': Table(rates, f'Share of potent items over the base rate. {words}', ()),
             'tab-budget-gain': Table(gained, over, ('estimate', 'low', 'high'))}
 
-# %% ../../nbs/experiments/368_budget.ipynb #de76d743
+# %% ../../nbs/experiments/368_budget.ipynb #93c139c8
 _LINES = dict(average='-', average_own='--', nearest_seed=':')
 
 def _draw_cell(ax, cell, k): # of one domain and split
@@ -178,7 +178,7 @@ def _draw_cell(ax, cell, k): # of one domain and split
             whisker(ax, *means[-1], k*found.low, k*found.high, seen, markersize=4)
         ax.plot(*zip(*means, strict=True), color=seen.colour, lw=.8, marker='')
 
-# %% ../../nbs/experiments/368_budget.ipynb #cc7ee155
+# %% ../../nbs/experiments/368_budget.ipynb #fe57342e
 _SPLITS = dict(item='seen series', pattern='new series')
 
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
@@ -198,7 +198,7 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     fig.legend(handles=legend_of(*shown), loc='outside lower center', ncols=3)
     return {'fig-budget': fig}
 
-# %% ../../nbs/experiments/368_budget.ipynb #45749374
+# %% ../../nbs/experiments/368_budget.ipynb #0e6aa349
 def claims(scores:dict, p:Page) -> list: # none
     "This page judges no statement of the ledger."
     return []

@@ -4,7 +4,7 @@
 __all__ = ['READS', 'SCORES', 'LOOKS', 'APART', 'FREE', 'TRAINED', 'SHARED', 'COLUMNS', 'asked_of', 'score_feedback',
            'score_market', 'facts_of', 'run', 'by_budget', 'enrichment', 'gains', 'paying', 'table', 'plot', 'claims']
 
-# %% ../../nbs/experiments/368_budget.ipynb #4e2770e4
+# %% ../../nbs/experiments/368_budget.ipynb #06725f0c
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from ..run.page import Page
 from ..run.pipeline import get_corpus
 from ..settings import Settings
 
-# %% ../../nbs/experiments/368_budget.ipynb #03dcb3fc
+# %% ../../nbs/experiments/368_budget.ipynb #5bcf1cb6
 READS = ()
 SCORES = ('budget', 'budget_facts')
 LOOKS = {
@@ -28,6 +28,7 @@ LOOKS = {
     'reranked': ('Classifier', 'yellow', 'v'),
     'alone': ('Direct alone', 'purple', 's'),
     'rule': ('Rule', 'vermillion', 'D'),
+    'tested_10': ('Tested in order, ten requests', 'grey', '^'),
     'feedback_10': ('Feedback, ten requests', 'blue'),
     'feedback_100': ('Feedback, a hundred requests', 'blue', 'o', False)}
 APART = True # `make molecules` runs it
@@ -37,7 +38,7 @@ SHARED = (10, 100) # requests that share a budget, where labels are spent on req
 
 def asked_of(corpus, split, p): return requests(corpus, split, p.s)[:p.cases] # Cases of a split
 
-# %% ../../nbs/experiments/368_budget.ipynb #619c2730
+# %% ../../nbs/experiments/368_budget.ipynb #ea30e136
 def score_feedback(
     p:Page,        # budgets, splits
     corpus:Corpus, # a market
@@ -47,12 +48,15 @@ def score_feedback(
     for split in p.splits:
         cases = asked_of(corpus, split, p)
         rounds = {(n, b): b//(n*ROUND) for n in SHARED for b in p.budgets if b >= n*ROUND}
-        done = {r: judged(corpus, cases, feedback(corpus, cases, r, p.s.k)) for r in {*rounds.values()}}
-        rows += [done[r].assign(domain=corpus.name, split=split, method=f'feedback_{n}', budget=b,
-                                bought=r*ROUND*n) for (n, b), r in rounds.items()]
+        for way, moves in dict(tested=False, feedback=True).items():
+            done = {r: judged(corpus, cases, feedback(corpus, cases, r, p.s.k, moves))
+                    for r in {*rounds.values()}}
+            rows += [done[r].assign(domain=corpus.name, split=split, method=f'{way}_{n}', budget=b,
+                                    bought=r*ROUND*n)
+                     for (n, b), r in rounds.items() if moves or n == SHARED[0]]
     return rows
 
-# %% ../../nbs/experiments/368_budget.ipynb #d07402b9
+# %% ../../nbs/experiments/368_budget.ipynb #0fba6888
 def score_market(
     p:Page,        # the run
     corpus:Corpus, # a market
@@ -74,7 +78,7 @@ def score_market(
             print(f'{corpus.name} {split} {method} {budget}: Joint {scored.joint.mean():.4f}', flush=True)
     return rows
 
-# %% ../../nbs/experiments/368_budget.ipynb #9e9d43bf
+# %% ../../nbs/experiments/368_budget.ipynb #d6141ccd
 def facts_of(
     p:Page,        # splits
     corpus:Corpus, # a market
@@ -90,7 +94,7 @@ def facts_of(
                          series=len(set(cases.pattern)), most=float(np.minimum(left, p.s.k).mean()/p.s.k)))
     return rows
 
-# %% ../../nbs/experiments/368_budget.ipynb #3049d9eb
+# %% ../../nbs/experiments/368_budget.ipynb #1a2ccedf
 def run(p:Page) -> dict: # budget: per-case scores; budget_facts: of the markets
     "Open the markets, and score what every budget buys."
     rows = []
@@ -101,8 +105,8 @@ def run(p:Page) -> dict: # budget: per-case scores; budget_facts: of the markets
         facts += facts_of(p, corpus)
     return dict(budget=pd.concat(rows, ignore_index=True), budget_facts=pd.DataFrame(facts))
 
-# %% ../../nbs/experiments/368_budget.ipynb #cd58b7ce
-COLUMNS = (*FREE, *TRAINED, 'feedback_10', 'feedback_100')
+# %% ../../nbs/experiments/368_budget.ipynb #08c2cd57
+COLUMNS = (*FREE, *TRAINED, 'tested_10', 'feedback_10', 'feedback_100')
 _CELL = ['domain', 'split']
 
 def by_budget(
@@ -116,7 +120,7 @@ def by_budget(
     wide = paid.reset_index('budget').join(free).set_index('budget', append=True)
     return wide.reindex(columns=[x for x in COLUMNS if x in wide]).reset_index()
 
-# %% ../../nbs/experiments/368_budget.ipynb #f28c963e
+# %% ../../nbs/experiments/368_budget.ipynb #9076e368
 def enrichment(
     scores, # of `run`
 ) -> pd.DataFrame: # as `by_budget`
@@ -125,7 +129,7 @@ def enrichment(
     wide = by_budget(scores, 'attr').merge(base, on=_CELL).set_index([*_CELL, 'budget'])
     return wide.drop(columns='base').div(wide.base, axis=0).reset_index()
 
-# %% ../../nbs/experiments/368_budget.ipynb #80e6a9f5
+# %% ../../nbs/experiments/368_budget.ipynb #842ff974
 def gains(
     scores, # of `run`
     s:Settings, # resamples, seed
@@ -140,7 +144,7 @@ def gains(
     kept = [*_CELL, 'method', 'budget', 'estimate', 'low', 'high', 'patterns', 'verdict']
     return pd.concat(rows, ignore_index=True)[kept]
 
-# %% ../../nbs/experiments/368_budget.ipynb #c3e591e7
+# %% ../../nbs/experiments/368_budget.ipynb #f40de872
 def paying(
     gained, # of `gains`
 ) -> pd.DataFrame: # method, budget, cells with an interval above 0, cells, mean gain
@@ -148,7 +152,7 @@ def paying(
     by = gained.assign(above=gained.low > 0).groupby(['method', 'budget'])
     return by.agg(above=('above', 'sum'), cells=('above', 'size'), gain=('estimate', 'mean')).reset_index()
 
-# %% ../../nbs/experiments/368_budget.ipynb #080cee7f
+# %% ../../nbs/experiments/368_budget.ipynb #e776751d
 def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint, enrichment, and gain over averaging, by labels bought (ours)."
     wide, rates, gained = by_budget(scores), enrichment(scores), gains(scores, p.s)
@@ -159,7 +163,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
             'tab-budget-enrichment': Table(rates, f'Share of potent items over the base rate. {words}', ()),
             'tab-budget-gain': Table(gained, over, ('estimate', 'low', 'high'))}
 
-# %% ../../nbs/experiments/368_budget.ipynb #93c139c8
+# %% ../../nbs/experiments/368_budget.ipynb #27c21472
 _LINES = dict(average='-', average_own='--', nearest_seed=':')
 
 def _draw_cell(ax, cell, k): # of one domain and split
@@ -178,7 +182,7 @@ def _draw_cell(ax, cell, k): # of one domain and split
             whisker(ax, *means[-1], k*found.low, k*found.high, seen, markersize=4)
         ax.plot(*zip(*means, strict=True), color=seen.colour, lw=.8, marker='')
 
-# %% ../../nbs/experiments/368_budget.ipynb #fe57342e
+# %% ../../nbs/experiments/368_budget.ipynb #3c7d654b
 _SPLITS = dict(item='seen series', pattern='new series')
 
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
@@ -195,10 +199,10 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     for ax in axes[-1]: ax.set(xlabel='labels bought in all')
     for ax in axes[:, 0]: ax.set(ylabel=f'right items of {p.s.k}')
     shown = [x for x in COLUMNS if x in set(cases.method) - set(FREE)]
-    fig.legend(handles=legend_of(*shown), loc='outside lower center', ncols=3)
+    fig.legend(handles=legend_of(*shown), loc='outside lower center', ncols=4)
     return {'fig-budget': fig}
 
-# %% ../../nbs/experiments/368_budget.ipynb #0e6aa349
+# %% ../../nbs/experiments/368_budget.ipynb #8ad5b348
 def claims(scores:dict, p:Page) -> list: # none
     "This page judges no statement of the ledger."
     return []

@@ -6,7 +6,7 @@
 __all__ = ['PER', 'ROUND', 'AWAY', 'AROUND', 'market', 'on_shelf', 'requests', 'Laboratory', 'Purse', 'hunt', 'told', 'series',
            'lists', 'judged', 'by_classifier', 'feedback', 'BoughtLooks', 'learn_direct', 'learned_rule']
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #eb0dcd59
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #3c476ce8
 import tempfile
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ from ...sphere import normalize
 from ...store import stream
 from ...training import fit
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #9b05d7f1
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #f347606c
 def market(
     corpus:Corpus, # of a domain
     s:Settings,    # seed
@@ -44,10 +44,10 @@ def market(
     role = np.select([new, valid, shelf], parts[:3], parts[3]).astype(np.uint8)
     return replace(corpus, role=role, density=0*corpus.density, probe=0*corpus.probe)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #42d0d1ee
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #46b6ab45
 def on_shelf(corpus): return corpus.role == ROLES.index('train') # (N,) bool, of a market
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #347a957c
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #ed39f4bd
 PER = 4 # requests of a pattern
 
 def requests(
@@ -65,7 +65,7 @@ def requests(
              for c in able for _ in range(PER)]
     return Cases(np.repeat(able, PER), np.array(seeds, np.int32).reshape(-1, s.prefix_len), s.prefix_len)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #f97982c7
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #1e14e581
 class Laboratory:
     "Measures items, and fails at every seventh call."
     def __init__(self,
@@ -81,7 +81,7 @@ class Laboratory:
         self.measured += names
         return [float(self.truth[int(x)]) for x in names]
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #14409c75
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #e2ebfe04
 class Purse:
     "Labels that are bought from a laboratory while the money lasts."
     def __init__(self,
@@ -103,7 +103,7 @@ class Purse:
         fresh = fresh[:self.most - int(self.bought.sum())]
         if fresh: self.labels[fresh]
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #fa177fb9
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #7c06b37f
 def hunt(
     corpus:Corpus, # a market
     purse:Purse,   # that pays
@@ -123,11 +123,11 @@ def hunt(
         order = np.argsort(-(corpus.items[mates] @ corpus.items[i]), kind='stable')
         purse.buy(mates[order[:min(near, left - 1)]])
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #f1571695
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #c078e87f
 # a market with only those labels that were bought
 def told(corpus, purse): return replace(corpus, attribute=corpus.attribute & purse.bought)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #15442243
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #3a76b26d
 def series(
     known:Corpus, # of `told`
     s:Settings,   # seq_len
@@ -136,7 +136,7 @@ def series(
     right = known.attribute & on_shelf(known)
     return int((np.bincount(known.pattern[right]) >= s.seq_len).sum())
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #5cd4a78a
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #3984f52f
 def lists(
     corpus:Corpus, # a market
     queries,       # (n, d) unit
@@ -146,7 +146,7 @@ def lists(
     "The nearest items outside the shelf."
     return nearest(corpus, queries, many, ~on_shelf(corpus), seen)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #74218681
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #e080db13
 def judged(
     corpus:Corpus, # with all labels
     cases:Cases,   # n
@@ -156,7 +156,7 @@ def judged(
     found = score_queries(ids, corpus.attribute, corpus.pattern, cases.pattern)[['attr', 'same', 'joint']]
     return found.reset_index(drop=True).assign(case=range(len(cases)), pattern=cases.pattern)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #57378039
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #e58ccc63
 def by_classifier(
     corpus:Corpus, # a market
     purse:Purse,   # whose labels are learned from
@@ -170,7 +170,7 @@ def by_classifier(
     scores = corpus.items @ model.coef_[0].astype(np.float32)
     return np.take_along_axis(ids, np.argsort(-scores[ids], axis=1, kind='stable'), 1)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #22f12db2
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #fe5aea0b
 ROUND = 10 # labels of a round
 AWAY = .4  # length of the move, as in `choose_feedback`
 
@@ -184,12 +184,15 @@ def feedback(
     cases:Cases,   # n
     rounds:int,    # of ROUND labels
     k:int,         # length of the list
+    moves=True,    # False: the tests go down averaging's list, and the query stays
 ) -> np.ndarray:   # (n, k)
     "Lists after some rounds of tests (ours)."
     good = [list(x) for x in cases.prefix]
     bad = [[] for _ in cases.pattern]
     seen = cases.sequence
-    def asked(): return np.stack([_query(corpus.items, a, b) for a, b in zip(good, bad, strict=True)])
+    def asked():
+        if not moves: return centroid(corpus.items, cases.prefix)
+        return np.stack([_query(corpus.items, a, b) for a, b in zip(good, bad, strict=True)])
     for _ in range(rounds):
         ids = lists(corpus, asked(), ROUND, seen)
         right = corpus.attribute[ids] & (corpus.pattern[ids] == cases.pattern[:, None])
@@ -201,7 +204,7 @@ def feedback(
     m = cases.prefix_len
     return np.stack([np.r_[a[m:], row][:k] for a, row in zip(good, rest, strict=True)]).astype(int)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #b3bc160c
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #496f0bfd
 @dataclass
 class BoughtLooks(Looks):
     "Labels of items near queries, bought while the money lasts."
@@ -219,7 +222,7 @@ class BoughtLooks(Looks):
         self.purse.buy(np.unique(ids))
         return ids, self.purse.labels[ids] & (self.corpus.pattern[ids] == cases.pattern[:, None])
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #75a362b5
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #ba5fa939
 def learn_direct(
     corpus:Corpus, # a market
     purse:Purse,   # with the first labels
@@ -239,7 +242,7 @@ def learn_direct(
     fit(new_model(s), loss, batch, s.direct_steps, s.direct_lr, replace(s, warmup_ratio=.05), **how)
     return max(kept, key=lambda x: x[0])[1]
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #98d8be14
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #3cea2a59
 AROUND = 300 # items that are looked at around the seeds
 
 def _compass(corpus, purse):
@@ -248,7 +251,7 @@ def _compass(corpus, purse):
     way = normalize(weights.astype(np.float32)) # there is no density predictor
     return Compass(told(corpus, purse), purse.bought, way, way, AROUND)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #59d5bbec
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #58ecb234
 def learned_rule(
     corpus:Corpus, # a market
     purse:Purse,   # with the first labels

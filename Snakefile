@@ -19,7 +19,7 @@ PUBLIC = (*MAIN, '330_order', '340_candidate_pool', '350_pareto', '440_baselines
           '485_lists', '367_rule')
 if S.profile == 'tree-e5': PUBLIC = (*MAIN, '330_order') # enough to compare two encoders by
 
-OF_REAL = [name for name in experiments() if usual_profile(name) == 'icons' and S.profile in ('icons', 'tree')]
+OF_REAL = [x for x in experiments() if usual_profile(x) == 'icons' and S.profile in ('icons', 'tree')]
 PAGES = {name: page_job(S, name) for name in experiments()}
 SWEPT_STAGES, SWEPT = sweep_jobs(config['sweep']) if 'sweep' in config else ({}, {})
 SECOND_STAGES, SECOND = second_jobs(S.profile)

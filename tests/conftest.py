@@ -33,7 +33,8 @@ torch.set_num_threads(1)
 HANG = 3600 # seconds that only what hangs can take, however busy a machine is
 
 EXPERIMENTS = sorted((ROOT/'nbs'/'experiments').glob('*.ipynb'))
-OF_REAL_DATA = {'478_patterns': 'icons', '368_budget': 'molecules'} # the profile of pages that ask nothing of synthetic domains
+# the profile of pages that ask nothing of synthetic domains
+OF_REAL_DATA = {'478_patterns': 'icons', '368_budget': 'molecules'}
 PAGES = [p for p in (ROOT/'nbs').rglob('*.ipynb') if '.ipynb_checkpoints' not in p.parts]
 LIBRARY = sorted({*PAGES} - {*EXPERIMENTS}, key=lambda p: p.stem)
 

@@ -42,6 +42,7 @@ def test_the_paper_is_named_everywhere():
 def test_every_folder_of_data_has_a_licence():
     rows = re.findall(r'^\| (.*?) \|', (ROOT/'DATA_LICENSES.md').read_text(), re.M)
     named = {name for row in rows for name in re.findall(r'`([\w/-]+)/`', row)}
-    figures = {f'figures/{name}' for name in ('mini', 'public', 'icons', 'tree', 'tree-e5', 'molecules', 'reported')}
+    figures = {f'figures/{name}' for name in ('mini', 'public', 'icons', 'tree', 'tree-e5', 'molecules',
+                                              'reported')}
     committed = {'data_synth', 'data_public'} | figures
     assert named == committed and all((ROOT/name).is_dir() for name in named)

@@ -4,8 +4,8 @@ import pytest
 
 from modit.data.molecules import _structure, embedded, make_molecules, similarity, why_no_molecules
 from modit.data.synth import make_domain, make_world
-from modit.experiments.lib.budgets import (BoughtLooks, Purse, feedback, hunt, judged, lists, market, on_shelf,
-                                           requests, told)
+from modit.experiments.lib.budgets import (BoughtLooks, Purse, feedback, hunt, judged, lists, market,
+                                           on_shelf, requests, told)
 from modit.ordering import prepare_corpus
 from modit.settings import load_settings
 
@@ -56,7 +56,8 @@ def test_a_purse_never_pays_twice_nor_too_much(corpus, most):
     paid = purse.laboratory.measured
     assert len(paid) == len(set(paid)) == purse.bought.sum() <= most
     rows = np.flatnonzero(purse.bought)
-    assert (purse.labels[rows] == corpus.attribute[rows]).all() and len(purse.laboratory.measured) == len(paid)
+    assert (purse.labels[rows] == corpus.attribute[rows]).all()
+    assert len(purse.laboratory.measured) == purse.bought.sum() # a label that is there is not asked for
 
 
 def test_nothing_bought_in_advance_is_listed(corpus, s):
@@ -83,5 +84,6 @@ def test_feedback_lists_hold_no_seed_and_no_item_twice(corpus, s):
     cases = requests(corpus, 'pattern', s)
     for rounds in (0, 2):
         ids = feedback(corpus, cases, rounds, s.k)
-        assert all(len({*row, *seeds}) == s.k + s.prefix_len for row, seeds in zip(ids, cases.sequence, strict=True))
+        both = np.concatenate([ids, cases.sequence], 1)
+        assert all(len({*row}) == s.k + s.prefix_len for row in both)
         assert judged(corpus, cases, ids).joint.between(0, 1).all()

@@ -4,7 +4,7 @@
 __all__ = ['READS', 'SCORES', 'LOOKS', 'APART', 'FREE', 'TRAINED', 'SHARED', 'COLUMNS', 'asked_of', 'score_feedback',
            'score_market', 'facts_of', 'run', 'by_budget', 'enrichment', 'gains', 'paying', 'table', 'plot', 'claims']
 
-# %% ../../nbs/experiments/368_budget.ipynb #9a9df284
+# %% ../../nbs/experiments/368_budget.ipynb #2c15a3c5
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from ..run.page import Page
 from ..run.pipeline import get_corpus
 from ..settings import Settings
 
-# %% ../../nbs/experiments/368_budget.ipynb #5db9a0df
+# %% ../../nbs/experiments/368_budget.ipynb #abf672f1
 READS = ()
 SCORES = ('budget', 'budget_facts')
 LOOKS = {
@@ -38,7 +38,7 @@ SHARED = (10, 100) # requests that share a budget, where labels are spent on req
 
 def asked_of(corpus, split, p): return requests(corpus, split, p.s)[:p.cases] # Cases of a split
 
-# %% ../../nbs/experiments/368_budget.ipynb #461a875d
+# %% ../../nbs/experiments/368_budget.ipynb #170573b2
 def score_feedback(
     p:Page,        # budgets, splits
     corpus:Corpus, # a market
@@ -56,7 +56,7 @@ def score_feedback(
                      for (n, b), r in rounds.items() if moves or n == SHARED[0]]
     return rows
 
-# %% ../../nbs/experiments/368_budget.ipynb #3f11432d
+# %% ../../nbs/experiments/368_budget.ipynb #3ce8172e
 def score_market(
     p:Page,        # the run
     corpus:Corpus, # a market
@@ -78,7 +78,7 @@ def score_market(
             print(f'{corpus.name} {split} {method} {budget}: Joint {scored.joint.mean():.4f}', flush=True)
     return rows
 
-# %% ../../nbs/experiments/368_budget.ipynb #59f2b89f
+# %% ../../nbs/experiments/368_budget.ipynb #f5df44ac
 def facts_of(
     p:Page,        # splits
     corpus:Corpus, # a market
@@ -94,7 +94,7 @@ def facts_of(
                          series=len(set(cases.pattern)), most=float(np.minimum(left, p.s.k).mean()/p.s.k)))
     return rows
 
-# %% ../../nbs/experiments/368_budget.ipynb #78173915
+# %% ../../nbs/experiments/368_budget.ipynb #1a0017ea
 def run(p:Page) -> dict: # budget: per-case scores; budget_facts: of the markets
     "Open the markets, and score what every budget buys."
     rows = []
@@ -105,7 +105,7 @@ def run(p:Page) -> dict: # budget: per-case scores; budget_facts: of the markets
         facts += facts_of(p, corpus)
     return dict(budget=pd.concat(rows, ignore_index=True), budget_facts=pd.DataFrame(facts))
 
-# %% ../../nbs/experiments/368_budget.ipynb #599ab9d1
+# %% ../../nbs/experiments/368_budget.ipynb #f0a56e48
 COLUMNS = (*FREE, *TRAINED, 'tested_10', 'feedback_10', 'feedback_100')
 _CELL = ['domain', 'split']
 
@@ -120,7 +120,7 @@ def by_budget(
     wide = paid.reset_index('budget').join(free).set_index('budget', append=True)
     return wide.reindex(columns=[x for x in COLUMNS if x in wide]).reset_index()
 
-# %% ../../nbs/experiments/368_budget.ipynb #da11f31b
+# %% ../../nbs/experiments/368_budget.ipynb #e748d4f2
 def enrichment(
     scores, # of `run`
 ) -> pd.DataFrame: # as `by_budget`
@@ -129,7 +129,7 @@ def enrichment(
     wide = by_budget(scores, 'attr').merge(base, on=_CELL).set_index([*_CELL, 'budget'])
     return wide.drop(columns='base').div(wide.base, axis=0).reset_index()
 
-# %% ../../nbs/experiments/368_budget.ipynb #64a97a77
+# %% ../../nbs/experiments/368_budget.ipynb #eaee3243
 def gains(
     scores, # of `run`
     s:Settings, # resamples, seed
@@ -144,7 +144,7 @@ def gains(
     kept = [*_CELL, 'method', 'budget', 'estimate', 'low', 'high', 'patterns', 'verdict']
     return pd.concat(rows, ignore_index=True)[kept]
 
-# %% ../../nbs/experiments/368_budget.ipynb #669a4090
+# %% ../../nbs/experiments/368_budget.ipynb #f8dbe004
 def paying(
     gained, # of `gains`
 ) -> pd.DataFrame: # method, budget, cells with an interval above 0, cells, mean gain
@@ -152,7 +152,7 @@ def paying(
     by = gained.assign(above=gained.low > 0).groupby(['method', 'budget'])
     return by.agg(above=('above', 'sum'), cells=('above', 'size'), gain=('estimate', 'mean')).reset_index()
 
-# %% ../../nbs/experiments/368_budget.ipynb #0be62cce
+# %% ../../nbs/experiments/368_budget.ipynb #d9318f94
 def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint, enrichment, and gain over averaging, by labels bought (ours)."
     wide, rates, gained = by_budget(scores), enrichment(scores), gains(scores, p.s)
@@ -163,7 +163,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
             'tab-budget-enrichment': Table(rates, f'Share of potent items over the base rate. {words}', ()),
             'tab-budget-gain': Table(gained, over, ('estimate', 'low', 'high'))}
 
-# %% ../../nbs/experiments/368_budget.ipynb #148a3053
+# %% ../../nbs/experiments/368_budget.ipynb #001fb40d
 _LINES = dict(average='-', average_own='--', nearest_seed=':')
 
 def _draw_cell(ax, cell, k): # of one domain and split
@@ -182,7 +182,7 @@ def _draw_cell(ax, cell, k): # of one domain and split
             whisker(ax, *means[-1], k*found.low, k*found.high, seen, markersize=4)
         ax.plot(*zip(*means, strict=True), color=seen.colour, lw=.8, marker='')
 
-# %% ../../nbs/experiments/368_budget.ipynb #33cd0826
+# %% ../../nbs/experiments/368_budget.ipynb #c80c9d14
 _SPLITS = dict(item='seen series', pattern='new series')
 
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
@@ -202,7 +202,7 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     fig.legend(handles=legend_of(*shown), loc='outside lower center', ncols=4)
     return {'fig-budget': fig}
 
-# %% ../../nbs/experiments/368_budget.ipynb #c9a728b6
+# %% ../../nbs/experiments/368_budget.ipynb #bb939f06
 def claims(scores:dict, p:Page) -> list: # none
     "This page judges no statement of the ledger."
     return []

@@ -56,7 +56,7 @@ def folder(self:Page) -> Path:
 
 # %% ../../nbs/run/240_page.ipynb #c034
 LEDGER = ('claims', 'claim-cells') # written by all pages, read by the last ones
-COMMITTED = ('mini', 'public', 'icons', 'tree', 'tree-e5', 'molecules') # profiles whose scores are in the repository
+COMMITTED = ('mini', 'public', 'icons', 'tree', 'tree-e5', 'molecules') # profiles with committed scores
 
 @cache
 def owner_of(

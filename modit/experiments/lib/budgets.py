@@ -6,7 +6,7 @@
 __all__ = ['PER', 'ROUND', 'AWAY', 'AROUND', 'market', 'on_shelf', 'requests', 'Laboratory', 'Purse', 'hunt', 'told', 'series',
            'lists', 'judged', 'by_classifier', 'feedback', 'BoughtLooks', 'learn_direct', 'learned_rule']
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #3c476ce8
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #74271ea8
 import tempfile
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -15,22 +15,20 @@ from pathlib import Path
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from ...anchored import anchored
 from ...data.scorer import Scorer, Service
 from ...direct import Looks, direct_batch, direct_loss, nearest
-from ...evaluation import serve
 from ...metrics import score_queries
 from ...model import new_model
 from ...ordering import Cases, Corpus, centroid, training_cases
 from ...patterns import ROLES
-from ...rule import Compass, Rule, follow, learn_rule, lesson
+from ...rule import Compass, follow, learn_rule, lesson
 from ...serving.equal import direction
 from ...settings import Settings
 from ...sphere import normalize
 from ...store import stream
 from ...training import fit
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #f347606c
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #09025133
 def market(
     corpus:Corpus, # of a domain
     s:Settings,    # seed
@@ -44,10 +42,10 @@ def market(
     role = np.select([new, valid, shelf], parts[:3], parts[3]).astype(np.uint8)
     return replace(corpus, role=role, density=0*corpus.density, probe=0*corpus.probe)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #46b6ab45
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #4f27076e
 def on_shelf(corpus): return corpus.role == ROLES.index('train') # (N,) bool, of a market
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #ed39f4bd
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #c2466bd2
 PER = 4 # requests of a pattern
 
 def requests(
@@ -65,7 +63,7 @@ def requests(
              for c in able for _ in range(PER)]
     return Cases(np.repeat(able, PER), np.array(seeds, np.int32).reshape(-1, s.prefix_len), s.prefix_len)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #1e14e581
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #97c92811
 class Laboratory:
     "Measures items, and fails at every seventh call."
     def __init__(self,
@@ -81,7 +79,7 @@ class Laboratory:
         self.measured += names
         return [float(self.truth[int(x)]) for x in names]
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #e2ebfe04
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #868671fd
 class Purse:
     "Labels that are bought from a laboratory while the money lasts."
     def __init__(self,
@@ -103,7 +101,7 @@ class Purse:
         fresh = fresh[:self.most - int(self.bought.sum())]
         if fresh: self.labels[fresh]
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #7c06b37f
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #24940a63
 def hunt(
     corpus:Corpus, # a market
     purse:Purse,   # that pays
@@ -123,11 +121,11 @@ def hunt(
         order = np.argsort(-(corpus.items[mates] @ corpus.items[i]), kind='stable')
         purse.buy(mates[order[:min(near, left - 1)]])
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #c078e87f
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #3c40b72e
 # a market with only those labels that were bought
 def told(corpus, purse): return replace(corpus, attribute=corpus.attribute & purse.bought)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #3a76b26d
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #b3f9d04b
 def series(
     known:Corpus, # of `told`
     s:Settings,   # seq_len
@@ -136,7 +134,7 @@ def series(
     right = known.attribute & on_shelf(known)
     return int((np.bincount(known.pattern[right]) >= s.seq_len).sum())
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #3984f52f
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #6e906a0a
 def lists(
     corpus:Corpus, # a market
     queries,       # (n, d) unit
@@ -146,7 +144,7 @@ def lists(
     "The nearest items outside the shelf."
     return nearest(corpus, queries, many, ~on_shelf(corpus), seen)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #e080db13
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #5a295d38
 def judged(
     corpus:Corpus, # with all labels
     cases:Cases,   # n
@@ -156,7 +154,7 @@ def judged(
     found = score_queries(ids, corpus.attribute, corpus.pattern, cases.pattern)[['attr', 'same', 'joint']]
     return found.reset_index(drop=True).assign(case=range(len(cases)), pattern=cases.pattern)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #e58ccc63
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #c0714d71
 def by_classifier(
     corpus:Corpus, # a market
     purse:Purse,   # whose labels are learned from
@@ -170,7 +168,7 @@ def by_classifier(
     scores = corpus.items @ model.coef_[0].astype(np.float32)
     return np.take_along_axis(ids, np.argsort(-scores[ids], axis=1, kind='stable'), 1)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #fe5aea0b
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #2d4f801d
 ROUND = 10 # labels of a round
 AWAY = .4  # length of the move, as in `choose_feedback`
 
@@ -204,7 +202,7 @@ def feedback(
     m = cases.prefix_len
     return np.stack([np.r_[a[m:], row][:k] for a, row in zip(good, rest, strict=True)]).astype(int)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #496f0bfd
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #770e7d69
 @dataclass
 class BoughtLooks(Looks):
     "Labels of items near queries, bought while the money lasts."
@@ -222,7 +220,7 @@ class BoughtLooks(Looks):
         self.purse.buy(np.unique(ids))
         return ids, self.purse.labels[ids] & (self.corpus.pattern[ids] == cases.pattern[:, None])
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #ba5fa939
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #8c234b3e
 def learn_direct(
     corpus:Corpus, # a market
     purse:Purse,   # with the first labels
@@ -242,7 +240,7 @@ def learn_direct(
     fit(new_model(s), loss, batch, s.direct_steps, s.direct_lr, replace(s, warmup_ratio=.05), **how)
     return max(kept, key=lambda x: x[0])[1]
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #3cea2a59
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #528f6eef
 AROUND = 300 # items that are looked at around the seeds
 
 def _compass(corpus, purse):
@@ -251,7 +249,7 @@ def _compass(corpus, purse):
     way = normalize(weights.astype(np.float32)) # there is no density predictor
     return Compass(told(corpus, purse), purse.bought, way, way, AROUND)
 
-# %% ../../../nbs/experiments/lib/276_budgets.ipynb #58ecb234
+# %% ../../../nbs/experiments/lib/276_budgets.ipynb #5c6794e4
 def learned_rule(
     corpus:Corpus, # a market
     purse:Purse,   # with the first labels

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import t
 
 from conftest import ROOT
-from modit.data.datasets import DATASETS
+from modit.data.datasets import CLAIMED as PROFILES
 from modit.experiments import lists
 from modit.run.page import open_page
 from modit.report.report import read_cases
@@ -36,7 +36,7 @@ def check(text, rows):
 def test_headline_counts_are_those_of_the_ledgers(claim):
     table = pd.read_csv(ROOT/'figures'/'mini'/'tab-headline.csv')
     row = table[table.iloc[:, 0].str.contains(claim)].squeeze()
-    real = pd.concat(map(cells, DATASETS))
+    real = pd.concat(map(cells, PROFILES))
     assert check(row.iloc[1], cells('mini').query('id == @claim'))
     assert check(row.iloc[2], real.query('id == @claim'))
 
@@ -44,7 +44,7 @@ def test_headline_counts_are_those_of_the_ledgers(claim):
 def test_headline_has_six_claims_in_three_columns():
     table = pd.read_csv(ROOT/'figures'/'mini'/'tab-headline.csv')
     assert table.shape == (len(CLAIMS), 3)
-    for title, profiles in zip(table.columns[1:], (['mini'], DATASETS), strict=True):
+    for title, profiles in zip(table.columns[1:], (['mini'], PROFILES), strict=True):
         rows = pd.concat(map(cells, profiles)).query('id == "C02"')
         assert title.startswith(f'{rows.domain.nunique()} ')
 

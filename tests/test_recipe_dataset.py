@@ -69,7 +69,7 @@ def test_a_public_dataset_is_one_row_one_page_one_section(tmp_path, monkeypatch)
     page.write_text(json.dumps(nb, indent=1))
     sources = ['#| default_exp data.toys', f'#| export\n{PAGE}']
     nb['cells'] = [dict(cell, id=f't{i}', source=source) for i, source in enumerate(sources)]
-    (copy/'nbs'/'data'/'049_toys.ipynb').write_text(json.dumps(nb, indent=1))
+    (copy/'nbs'/'data'/'053_toys.ipynb').write_text(json.dumps(nb, indent=1))
     with open(copy/'settings.ini', 'a') as f: f.write(SECTION)
     run_python(EXPORT, copy)
 

@@ -17,7 +17,7 @@ from modit.report.looks import CONFIRMED, NOT_RUN, WORDS
 from modit.run import pipeline, source, stages
 from modit.cli.command import COMMANDS
 from modit.run.notebooks import executed_path, run_marker
-from modit.data.datasets import DATASETS
+from modit.data.datasets import CLAIMED
 from modit.run.page import COMMITTED
 from modit.settings import Settings, load_settings
 from modit.store import named, runs_dir
@@ -340,7 +340,7 @@ def test_every_claim_says_what_it_speaks_of_and_who_judges_it():
     assert all(named), claims.id[~pd.Series(named)].tolist()
 
 
-@pytest.mark.parametrize('folder', ['mini', 'mini/runs/seed=1', *DATASETS])
+@pytest.mark.parametrize('folder', ['mini', 'mini/runs/seed=1', *CLAIMED])
 def test_a_word_is_what_its_cells_say(folder):
     claims, cells = (pd.read_csv(ROOT/'figures'/folder/f'{name}.csv') for name in ('claims', 'claim-cells'))
     for r in claims[claims.cells > 0].itertuples():

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from conftest import EXPERIMENTS, LIBRARY, ROOT
-from modit.data.datasets import DATASETS
+from modit.data.datasets import CLAIMED
 from modit.experiments.drawings import METHODS, joint_of_cases, nearest_case
 from modit.run.page import open_page
 
@@ -162,7 +162,7 @@ def cells_of(profile, claim):
 
 def test_the_last_stop_has_the_numbers_of_the_ledgers():
     helps, _, domains = cells_of('mini', 'C04')
-    real = pd.concat([pd.read_csv(ROOT/'figures'/profile/'claim-cells.csv') for profile in DATASETS])
+    real = pd.concat([pd.read_csv(ROOT/'figures'/profile/'claim-cells.csv') for profile in CLAIMED])
     real = real.query('id == "C04" and split == "pattern"').set_index('domain').verdict
     assert real[real == 'for'].index.tolist() == ['icons-plain']
     assert real[real == 'against'].index.tolist() == ['wordnet-freq']

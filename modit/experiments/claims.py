@@ -12,7 +12,7 @@ import textwrap
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from ..data.datasets import DATASETS
+from ..data.datasets import CLAIMED, DATASETS
 from .lib.beside import by_class, by_encoder, second_ledger, sizes
 from ..report.ledger import RANK
 from ..report.looks import CONFIRMED, NOT_RUN, NOT_SEEN, OPPOSITE, VERDICTS, WORDS, legend_of
@@ -75,7 +75,7 @@ def in_counts(
 # %% ../../nbs/experiments/500_claims.ipynb #h007
 def real_ledger() -> dict: # claims, one row for each claim and profile; claim-cells; or nothing
     "The ledgers of real data."
-    folders = [figures_dir(load_settings(profile)) for profile in DATASETS]
+    folders = [figures_dir(load_settings(profile)) for profile in CLAIMED]
     folders = [x for x in folders if (x/'claims.csv').exists()]
     if not folders: return {}
     def read(name): return pd.concat([pd.read_csv(x/f'{name}.csv') for x in folders], ignore_index=True)
@@ -222,7 +222,7 @@ def every_claim(
     return Table(rows.fillna({'size': '', 'real data': '', 'shown': '', 'why': ''}), CAPTION)
 
 # %% ../../nbs/experiments/500_claims.ipynb #h010
-_REAL = ', '.join(x.about for x in DATASETS.values() if x.about)
+_REAL = ', '.join(x.about for name, x in DATASETS.items() if name in CLAIMED and x.about)
 HEAD = (
     'Number of domains, on items / on new patterns. A domain counts if the difference is significant: its '
     '95% interval over patterns excludes 0, and on items the interval over cases too. If a claim makes two '

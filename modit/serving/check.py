@@ -153,8 +153,8 @@ def _before_buying(path, domain):
     least = ceil(lacking(domain, SimpleNamespace(positive=domain.attribute), enough)/SURVEY)
     scorer = read_facts(path)['scorer']
     return [_contents(domain), f'labels come from {scorer}, and each may cost: nothing is measured',
-            f'to buy labels and train: modit fit {path} --budget N; N is {least} if all of them are positive, '
-            f'and more by the share that are not']
+            f'to buy labels and train: modit fit {path} --budget N; N is {least} if all of them are '
+            f'positive, and more by the share that are not']
 
 # %% ../../nbs/serving/259_check.ipynb #c041
 def check_folder(

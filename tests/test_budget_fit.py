@@ -14,6 +14,7 @@ from modit.data.synth import make_domain, make_world
 from modit.ordering import Corpus
 from modit.patterns import ROLES
 from modit.serving.check import check_folder
+from modit.serving.commands import OWN
 from modit.serving.fit import evaluate, fit
 from modit.serving.proposal import write_facts
 from modit.serving.purse import SURVEY, Purse, bought_survey, judged, lacking, open_purse, positives, survey
@@ -86,7 +87,7 @@ def test_what_validation_decided_is_served_over_the_whole_folder(whole):
     assert loaded.expand(IDS[:3], 7).equals(model.expand(IDS[:3], 7))
     for split, row in loaded.about['moves']['served'].items(): # nothing trained serves without a lead
         assert row['joint'] >= loaded.about['moves']['untrained'][split]['joint']
-    with pytest.raises(ValueError, match='its card has scores'): evaluate(folder)
+    with pytest.raises(ValueError, match='labels were bought; see its card'): evaluate(folder)
 
 
 KILLED = """
@@ -158,6 +159,9 @@ def test_a_budget_that_is_too_small_is_refused_before_the_first_label(tmp_path):
     lines, trouble = check_folder(folder, 'smoke')
     assert not trouble and not SOLD and 'N is 288' in lines[-1]
     assert read_facts(folder) == dict(scorer='shop:sells')
+    OWN['check']([folder], 'smoke')
+    with pytest.raises(ValueError, match='budget 5: '): OWN['fit']([folder], 'smoke', budget=5)
+    assert not SOLD
     budget = 300
     for _ in range(9): # the number that is named leads to one that is enough
         domain, purse = open_purse(folder, budget)

@@ -242,7 +242,7 @@ def evaluate(
 ) -> pd.DataFrame: # split, what, attr, same, joint, unseen, over: in percent, with intervals
     "Score a model on its held-out cases; raises `ValueError` for other data than it was fitted on."
     retriever = Retriever.load(model, items)
-    require('bought' not in retriever.about.get('data', ()), 'its labels were bought; its card has scores')
+    require('bought' not in retriever.about.get('data', ()), f'{model}: labels were bought; see its card')
     shape, asked = split_options(asked or {})
     require(not shape, 'asked: only moves are measured; give share, step or own')
     require(retriever.model or not asked.get('share'), f'{retriever.name} has no policy; leave share away')

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from conftest import ROOT
-from modit.report import article
-from modit.report.report import read_cases, with_hppo
-from modit.report.verdicts import contrasts
+from modit.repro.report import article
+from modit.repro.report.report import read_cases, with_hppo
+from modit.repro.report.verdicts import contrasts
 from modit.settings import load_settings
 
 TEXT = (ROOT/'docs'/'article'/'text.md').read_text()

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from conftest import ROOT
-from modit.run.notebooks import check_parameters
+from modit.repro.pages.notebooks import check_parameters
 
 COURSE = (ROOT/'nbs'/'COURSE.md').read_text()
 LESSONS = dict(re.findall(r'^## (\d+)\. (.*?)(?=^## |\Z)', COURSE, re.M | re.S))

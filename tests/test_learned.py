@@ -12,7 +12,7 @@ import pytest
 from modit.data.folder import write_folder
 from modit.evaluation import sample_cases
 from modit.rule import compass, follow
-from modit.run.pipeline import get_corpus, make_stage
+from modit.stages.pipeline import get_corpus, make_stage
 from modit.serving import learned, rivals
 from modit.serving.card import RULED
 from modit.serving.fit import evaluate, fit, fit_settings

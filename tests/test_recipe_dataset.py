@@ -41,12 +41,12 @@ repetition = 1
 sft_epochs = 1
 """
 KEYS = """
-from modit.run.stages import STAGES, stage_key
+from modit.stages.stages import STAGES, stage_key
 from modit.settings import load_settings
 print('keys', *[stage_key(load_settings('mini'), name, 'D1') for name in STAGES])"""
 COUNTED = """
-from modit.experiments.claims import HEAD, real_ledger
-from modit.run.page import COMMITTED
+from modit.repro.verdicts.claims import HEAD, real_ledger
+from modit.repro.pages.page import COMMITTED
 assert 'toys' in COMMITTED and 'toys' in HEAD
 print('claims', len(real_ledger()['claims']))"""
 

@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from conftest import EXPERIMENTS, LIBRARY, ROOT
-from modit.data.datasets import CLAIMED
-from modit.experiments.drawings import METHODS, joint_of_cases, nearest_case
-from modit.run.page import open_page
+from modit.repro.datasets.datasets import CLAIMED
+from modit.repro.paper.drawings import METHODS, joint_of_cases, nearest_case
+from modit.repro.pages.page import open_page
 
 sys.path.insert(0, str(ROOT/'docs'))
 from docments import read_notebook, text_of  # noqa: E402
@@ -16,7 +16,7 @@ from pictures import PICTURES, stored_picture  # noqa: E402
 from stage import CODE, MARK, MATH, Stage, settle_links, with_entrance, without_badges  # noqa: E402
 
 TOUR = (ROOT/'docs'/'tour.md').read_text()
-FOLDERS = ('.', 'bench', 'docs', 'nbs', 'nbs/experiments', 'figures', 'figures/reported', 'data_synth',
+FOLDERS = ('.', 'bench', 'docs', 'nbs', 'nbs/repro', 'figures', 'figures/reported', 'data_synth',
            'data_public')
 TEXTS = [path for folder in FOLDERS for path in sorted((ROOT/folder).glob('*.md'))]
 

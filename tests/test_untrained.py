@@ -17,7 +17,7 @@ from modit.data.folder import write_folder
 from modit.data.synth import make_domain, make_world
 from modit.evaluation import sample_cases
 from modit.ordering import prepare_corpus, trained_patterns
-from modit.run.pipeline import get_corpus, get_rows
+from modit.stages.pipeline import get_corpus, get_rows
 from modit.serving import learned, rivals
 from modit.serving.card import held_out_words, seen_words, table_notes
 from modit.serving.catalogue import OneQuery, make_catalogue

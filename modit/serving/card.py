@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ..data.folder import FACTS
-from ..report.stats import cluster_interval
+from ..stats import cluster_interval
 from .proposal import FEW
 from ..settings import Settings
 

@@ -19,8 +19,8 @@ from ..data.folder import find_folder
 from ..evaluation import sample_cases
 from ..ordering import centroid, trained_patterns
 from ..retrieval import search
-from ..run.pipeline import get_corpus, get_domain, get_rows, make_stage, one_at_a_time
-from ..run.stages import check_stage, stage_path
+from ..stages.pipeline import get_corpus, get_domain, get_rows, make_stage, one_at_a_time
+from ..stages.stages import check_stage, stage_path
 from .bundle import check_backbone, find_items, free_for_model
 from .card import (gain_words, held_out_words, in_cases, metrics_of, metrics_table, model_card,
                                 seen_words, table_notes, verdict_words)

@@ -17,10 +17,10 @@ from fastcore.basics import patch
 
 from ..ordering import trained_patterns
 from ..patterns import ROLES
-from ..report.stats import cluster_interval
+from ..stats import cluster_interval
 from ..retrieval import search
 from ..rule import Compass, Rule, around, follow, framed
-from ..run.pipeline import make_stage
+from ..stages.pipeline import make_stage
 from .proposal import FEW
 from ..settings import Settings, require
 from ..sphere import normalize

@@ -21,8 +21,8 @@ from ..model import MODiT
 from ..ordering import trained_patterns
 from ..patterns import nearest_centroid
 from ..retrieval import check_embeddings
-from ..run.pipeline import get_corpus, get_domain, get_model
-from ..run.stages import stage_key
+from ..stages.pipeline import get_corpus, get_domain, get_model
+from ..stages.stages import stage_key
 from .bundle import (corpus_facts, find_items, find_model, other_words, read_bundle, save_bundle,
                                   settings_alone)
 from .card import moves_words

@@ -236,7 +236,8 @@ def _code_behind(path) -> list: # `meaning` of an experiment's cells and of all 
     cells = [re.sub(r'^[%!].*$', 'pass', _source(c), flags=re.M) for c in code_cells(path)]
     for c in cells: _tree(path, c)
     modules = imports_of(*set().union(*map(imported, cells)))
-    modules = imports_of(*modules, *set().union(*map(named_in, modules)))
+    named = set().union(*map(named_in, modules))
+    modules = imports_of(*modules, *(m for m in named if not set(ROOMS) & {*m.split('.')})) # of no other page
     tables = [tables_of('variants'), (repo_root()/'data_synth'/'domains.csv').read_text()] # no module's code
     return tables + [meaning(c) for c in cells] + sorted(code_of(m) for m in modules)
 

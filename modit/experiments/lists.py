@@ -192,7 +192,7 @@ def _draw_list(ax, items, heading): # of one method, or the seeds
 # %% ../../nbs/experiments/485_lists.ipynb #f004
 def _name_marks(ax, means): # of the first row
     "The methods' names above their marks, from left to right."
-    places = np.linspace(6, 60, len(means))
+    places = np.linspace(2, 65, len(means))
     for x, m in zip(places, means.sort_values().index, strict=True):
         ax.text(x, -.7, MARKED[m], ha='center', size=7, color=look(m).colour)
 
@@ -227,7 +227,7 @@ def _plot_found(lists, cases, p): # of `run`, of `_all_cases`
     rows = contrasts(cases, [(method, 'average') for method in MARKED], p.s)
     above = (rows.verdict == 'for').groupby(rows.a).agg(['sum', 'size'])
     title = 'Above the average: steered average in {} of {} tests, '.format(*above.loc['average_own'])
-    title += 'HPPO in {hppo}, both direct rewards and rule in {both_share}'.format(**above['sum'])
+    title += 'HPPO in {hppo}, direct rewards + rule in {both_share}'.format(**above['sum'])
     fig.suptitle(title, fontsize=10.5, fontweight='bold', ha='left', x=.004, y=.985)
     mine = lists[(lists.domain == PICTURED) & (lists.split == p.splits[0])]
     left = dict(left=.004, right=.735, bottom=.02, top=.76, wspace=.02, width_ratios=[4, 5, 5, 5])

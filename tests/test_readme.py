@@ -47,7 +47,7 @@ def test_differences_are_those_of_the_scores():
 
 
 @pytest.mark.parametrize('words, method, files', [
-    ('average', 'average', ['main']), ('moved average', 'average_own', ['own_direction']),
+    ('average', 'average', ['main']), ('steered average', 'average_own', ['own_direction']),
     ('direct rewards', 'alone', ['rule']), ('filter', 'filtered', ['baselines'])])
 def test_a_row_of_the_table_is_that_of_the_scores(words, method, files):
     line, = [x for x in README.splitlines() if x.startswith(f'| {words} |')]

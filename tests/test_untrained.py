@@ -118,7 +118,7 @@ def test_the_grid_is_what_single_searches_find(corpus):
     offers = rivals.OFFERS.iloc[::7]
     joint = rivals.joint_of_moves(corpus, cases, parts, offers, s.k)
     for i, how in enumerate(offers.to_dict('records')):
-        scores = rivals.moved(**parts, **how) @ corpus.items.T
+        scores = rivals.steered(**parts, **how) @ corpus.items.T
         for row, mine in zip(scores, cases.sequence, strict=True): row[mine] = -np.inf
         ids = np.argsort(-scores, axis=1)[:, :s.k]
         plain = (corpus.attribute[ids] & (corpus.pattern[ids] == cases.pattern[:, None])).mean(1)

@@ -90,7 +90,7 @@ def metrics_table(
 
 # %% ../../nbs/serving/245_card.ipynb #k010
 _ROWS = dict(average="the seeds' mean", classifier='its neighbours, sorted by a classifier',
-             untrained='the mean, moved, without a model', policy="the model's query alone",
+             untrained='the steered average, without a model', policy="the model's query alone",
              rule='the answer of a rule that was learned from the labels',
              served='what expand answers with', asked='what it answers with your share, step or own')
 

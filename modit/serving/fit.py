@@ -27,7 +27,7 @@ from .card import (gain_words, held_out_words, in_cases, metrics_of, metrics_tab
 from .equal import copies_words
 from .proposal import FEW, settings_of
 from .retriever import Retriever, stored_retriever
-from .rivals import (choose_depth, choose_moves, classifier_scores, forecast_rows, moved,
+from .rivals import (choose_depth, choose_moves, classifier_scores, forecast_rows, steered,
                                   only_moves, parts_of, reranked, scored_lists, validation_cases)
 from .shape import split_options
 from ..settings import Settings, override, require
@@ -44,7 +44,7 @@ def _ways(retriever, corpus, s, split, asked):
     if retriever.model: ways |= dict(policy={}, served=only_moves(moves['served']))
     if asked: ways |= dict(asked=only_moves(moves['served']) | asked)
     parts = parts_of(corpus, cases, s, retriever.model)
-    found = {name: moved(**parts, **how) for name, how in ways.items()}
+    found = {name: steered(**parts, **how) for name, how in ways.items()}
     if 'rule' not in moves: return found, cases
     rule = retriever.rule_over(corpus)(cases)
     last = {name: found.pop(name) for name in ('served', 'asked') if name in found}
@@ -76,7 +76,7 @@ def _hope(corpus, s, stage):
     "One line that says what is found without training and, of fine-tuning, whether it is expected to help."
     cases = validation_cases(corpus, s)['item']
     move = only_moves(choose_moves(corpus, s)['untrained']['item'])
-    queries = dict(untrained=moved(**parts_of(corpus, cases, s), **move))
+    queries = dict(untrained=steered(**parts_of(corpus, cases, s), **move))
     if stage != 'alone': queries |= dict(target=centroid(corpus.items, cases.tail))
     lists = {name: search(corpus.index, x, s.k, exclude=cases.sequence) for name, x in queries.items()}
     rows = pd.DataFrame(metrics_of(scored_lists(lists, corpus, cases, 'item')))

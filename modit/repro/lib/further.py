@@ -36,7 +36,7 @@ def untrained(
     corpus:Corpus, # of a domain
     split='item',  # whose lengths are taken
 ) -> dict:         # method -> function from Cases to queries (n, d)
-    "Averaging, and the moved average with the lengths that its own page chose."
+    "Averaging, and the steered average with the lengths that its own page chose."
     name = corpus.name
     moved = p.read_other('own_direction')
     own = moved[(moved.method == 'average_own') & (moved.domain == name) & (moved.split == split)].iloc[0]

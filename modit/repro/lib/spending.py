@@ -58,14 +58,14 @@ def free_answers(
     corpus:Corpus, # a market
     valid:Cases,   # validation requests
 ) -> dict:         # method -> function: Cases -> items
-    "Averaging, the moved average, and the nearest seed."
+    "Averaging, the steered average, and the nearest seed."
     bits = read_bits(find_folder(s.of('folders', corpus.name))) if s.folders else None
     away = own_directions(corpus, AROUND)
-    def moved(cases, length):
+    def steered(cases, length):
         query = normalize(average_pool(corpus, cases) + length*away(cases))
         return lists(corpus, query, s.k, cases.sequence)
     return dict(average=lambda cases: lists(corpus, average_pool(corpus, cases), s.k, cases.sequence),
-                average_own=chosen(corpus, valid, moved, LENGTHS),
+                average_own=chosen(corpus, valid, steered, LENGTHS),
                 nearest_seed=lambda cases: nearest_seed(corpus, cases, s.k, bits))
 
 # %% ../../../nbs/repro/lib/277_spending.ipynb #1fa03256

@@ -152,7 +152,7 @@ COLUMNS = ('average', 'average_own', *LOOKS)
 def beside(
     scores, # of `run`, with main and own_direction
 ) -> pd.DataFrame: # per-case scores of all methods
-    "The mixed queries, with averaging and the moved average."
+    "The mixed queries, with averaging and the steered average."
     rows = pd.concat([scores[x] for x in ('main', 'own_direction', 'both')], ignore_index=True)
     return rows[rows.method.isin(COLUMNS)]
 
@@ -182,10 +182,11 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 
 # %% ../../../nbs/repro/ours/368_both.ipynb #a3ad9d34
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "Joint minus the moved average's, with intervals (ours)."
+    "Joint minus the steered average's, with intervals (ours)."
     rows = contrasts(beside(scores), [(method, 'average_own') for method in LOOKS], p.s)
     looks = {m: look(m) for m in LOOKS}
-    return {'fig-both': split_panels(rows, p.domains, p.splits, 'Joint minus moved average\n(points)', looks)}
+    words = 'Joint minus steered average\n(points)'
+    return {'fig-both': split_panels(rows, p.domains, p.splits, words, looks)}
 
 # %% ../../../nbs/repro/ours/368_both.ipynb #cbf0aaeb
 def claims(scores, p): return [] # the tables have the intervals

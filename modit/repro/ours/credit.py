@@ -185,8 +185,10 @@ LOSSES = dict(
     weight='all candidates by reward (RWR)', contrast='good against bad (DiffusionNFT)',
     to_pairs='pairs, through the sampler', to_best='best candidate, through the sampler',
     to_items='item by item, through the sampler')
-POOLS = dict(usual='usual pool', moved='with moved averages', online='online', local='local target (oracle)')
-OTHERS = dict(average='Average', average_own='Moved average', sft='SFT', local_target='Local target (oracle)')
+POOLS = dict(usual='usual pool', moved='with steered averages', online='online',
+             local='local target (oracle)')
+OTHERS = dict(average='Average', average_own='Steered average', sft='SFT',
+              local_target='Local target (oracle)')
 
 def _parts(method): return (method, '') if method in OTHERS else method.rsplit('_', 1)
 def _words(parts): return OTHERS.get(parts[0]) or LOSSES[parts[0]], POOLS.get(parts[1], '')
@@ -241,7 +243,7 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
         for method, style in dict(sft=':', average_own='--').items():
             ax.axhline(100*rows[column][method], c='0.5', ls=style, lw=1, label=OTHERS[method])
         ax.set(title=title, xticks=range(len(POOLS)), xlim=(-.3, len(POOLS) - .7))
-        ax.set_xticklabels(['usual', 'moved', 'online', 'local\ntarget'])
+        ax.set_xticklabels(['usual', 'steered', 'online', 'local\ntarget'])
     axes[0].set_ylabel('share of the list (%)')
     fig.legend(*axes[0].get_legend_handles_labels(), loc='outside lower center', ncols=2)
     return {'fig-credit': fig}

@@ -79,7 +79,7 @@ def untrained(
     q:Page,  # of a small world: etas, owns
     corpus,  # Corpus
 ) -> list:   # of rows of `evaluate`
-    "Score the probe and the moved average."
+    "Score the probe and the steered average."
     directions = own_directions(corpus, len(corpus.items)//q.s.of('clusters', corpus.name))
     def probe(cases, step): return steer(average_pool(corpus, cases), corpus, step)
     steps = [dict(step=eta) for eta in q.etas]
@@ -134,7 +134,7 @@ def run(p:Page) -> dict: # dials: a row a point, seed, split and method
 GAINS = {
     'SFT − probe': ('sft', 'probe'), 'HPPO − SFT': ('hppo', 'sft'), 'filter': ('pareto 3', 'adaptive 3'),
     'round 2 − 1': ('adaptive 2', 'adaptive 1'), 'round 3 − 1': ('adaptive 3', 'adaptive 1'),
-    'SFT − moved': ('sft', 'average_own'), 'HPPO − moved': ('hppo', 'average_own')}
+    'SFT − steered': ('sft', 'average_own'), 'HPPO − steered': ('hppo', 'average_own')}
 
 # %% ../../../nbs/repro/ours/318_dials.ipynb #s318d
 def by_world(
@@ -183,7 +183,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
     wide = wide.assign(rate=rows.groupby(place).rate.mean())[list(COLUMNS)].reset_index()
     joint = 'Joint (percent) of small worlds along five dials, mean over seeds; rate: of the attribute.'
     gain = ('Gains in Joint along the dials, in points, with 95% intervals over seeds, their spread pooled '
-            "over worlds; moved: the moved average.")
+            "over worlds; steered: the steered average.")
     return {'tab-dials': Table(wide.rename_axis(columns=None), joint, COLUMNS),
             'tab-dials-gain': Table(gains(rows), gain, ('estimate', 'low', 'high'))}
 
@@ -192,7 +192,7 @@ FALLING = ('cosine', 'seeds') # dials that are turned down
 DIALS = dict( # dial -> title of its column
     cosine='cosine of pockets\nand predictor', pockets='pockets\nof a pattern',
     neighbours='neighbours\nof a reward', seeds='seeds\nof a case', dimensions='dimensions')
-DRAWN = {x: x.replace(' moved', '\nmoved average') for x in ('SFT − probe', 'HPPO − SFT', 'HPPO − moved')}
+DRAWN = {x: x.replace(' steered', '\nsteered average') for x in ('SFT − probe', 'HPPO − SFT', 'HPPO − steered')}
 
 # %% ../../../nbs/repro/ours/318_dials.ipynb #s318h
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
@@ -214,8 +214,8 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
 # %% ../../../nbs/repro/ours/318_dials.ipynb #d036
 ASKED = dict(
     B16=('SFT − probe', 'cosine'), B17=('HPPO − SFT', 'cosine'), B18=('HPPO − SFT', 'neighbours'),
-    B19=('round 3 − 1', None), B20=('HPPO − moved', 'pockets'), B21=('HPPO − moved', 'seeds'),
-    B22=('HPPO − moved', 'dimensions'))
+    B19=('round 3 − 1', None), B20=('HPPO − steered', 'pockets'), B21=('HPPO − steered', 'seeds'),
+    B22=('HPPO − steered', 'dimensions'))
 
 # %% ../../../nbs/repro/ours/318_dials.ipynb #s318j
 def rise(
@@ -253,4 +253,4 @@ def reasons(scores:dict, p:Page) -> dict: # claim -> fields
     wide = joint.loc['dimensions'].sort_index().pipe(lambda x: x.iloc[-1] - x.iloc[0])
     return dict(B17=dict(shares=(gain/joint.sft).loc['cosine'].to_numpy()),
                 B18=dict(free=gain.loc['neighbours', np.inf], noisy=noisy.to_numpy()),
-                B22=dict(sft=wide.sft, moved=wide.average_own))
+                B22=dict(sft=wide.sft, steered=wide.average_own))

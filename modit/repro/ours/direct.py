@@ -110,8 +110,8 @@ def beside(
 ) -> pd.DataFrame: # per-case scores of all methods
     "The policies' scores together with those that they are compared with."
     main = with_hppo(scores['main'], scores['validation'])
-    moved = scores['own_direction']
-    others = [main[main.method.isin(COLUMNS)], moved[moved.method == 'average_own']]
+    steered = scores['own_direction']
+    others = [main[main.method.isin(COLUMNS)], steered[steered.method == 'average_own']]
     return pd.concat([*others, scores['direct']], ignore_index=True)
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #29128b4f

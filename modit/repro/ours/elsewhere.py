@@ -91,11 +91,11 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 
 # %% ../../../nbs/repro/ours/372_elsewhere.ipynb #acb3eed7
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "Joint minus the moved average's, with intervals (ours)."
+    "Joint minus the steered average's, with intervals (ours)."
     shown = ('average', 'rule', 'elsewhere')
     rows = contrasts(beside(scores), [(m, 'average_own') for m in shown], p.s)
     looks = {m: look(m) for m in shown}
-    words = 'Joint minus moved average\n(points)'
+    words = 'Joint minus steered average\n(points)'
     return {'fig-elsewhere': split_panels(rows, p.domains, p.splits, words, looks)}
 
 # %% ../../../nbs/repro/ours/372_elsewhere.ipynb #2baafef4

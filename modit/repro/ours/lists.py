@@ -54,10 +54,10 @@ def _answers(p, corpus, split, scores): # of a cell: method -> function from Cas
     model = get_model(p.s, best_variants(scores['validation'])[corpus.name], corpus.name)
     def along(cases, step): return steer(average_pool(corpus, cases), corpus, step)
     def probe(cases): return along(cases, step)
-    def moved(cases): return along_own(along, directions)(cases, lengths.own, step=lengths.step)
+    def steered(cases): return along_own(along, directions)(cases, lengths.own, step=lengths.step)
     def policy(cases): return serve(model, corpus, cases, p.s)
     def average(cases): return average_pool(corpus, cases)
-    return dict(average=average, probe=probe, hppo=policy, average_own=moved)
+    return dict(average=average, probe=probe, hppo=policy, average_own=steered)
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #c011
 def _marked_items(rows, corpus, pattern, names): # items of a list: rank, id, text, attr, same
@@ -149,7 +149,7 @@ def _draw_ranks(ax, ranks): # of one cell
     for method in SHOWN:
         mine = ranks[ranks.method == method]
         smooth = mine.joint.rolling(5, center=True, min_periods=1).mean()
-        dashes = '--' if method == 'average' else '-' # it has the colour of the moved average
+        dashes = '--' if method == 'average' else '-' # it has the colour of the steered average
         line = look(method).style | dict(ls=dashes, lw=1.2, ms=3.5, markevery=(4, 10))
         ax.plot(mine['rank'], 100*smooth, **line)
 
@@ -169,9 +169,9 @@ def _plot_ranks(ranks, p): # of `run`
 # %% ../../../nbs/repro/ours/485_lists.ipynb #f002a
 PICTURED = 'wordnet-verb' # its attribute can be seen from the words, and its texts may be shown
 LACKS = {(0, 1): 'no verb', (1, 0): 'other kind', (0, 0): 'neither'} # (attr, same) of a wrong item
-FINDERS = dict(average='average', average_own='moved average', hppo='HPPO')
+FINDERS = dict(average='average', average_own='steered average', hppo='HPPO')
 ROWS = {PICTURED: 'verbs', 'wordnet-freq': 'words', 'tweets-positive': 'tweets'}
-MARKED = dict(average='average', average_own='moved', hppo='HPPO', both_share='both')
+MARKED = dict(average='average', average_own='steered', hppo='HPPO', both_share='both')
 SEEN = dict(item='known', pattern='new') # split -> what its kinds are to the models
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #f002
@@ -192,7 +192,7 @@ def _draw_list(ax, items, heading): # of one method, or the seeds
 # %% ../../../nbs/repro/ours/485_lists.ipynb #f004
 def _name_marks(ax, means): # of the first row
     "The methods' names above their marks, from left to right."
-    places = np.linspace(6, 60, len(means))
+    places = np.linspace(2, 65, len(means))
     for x, m in zip(places, means.sort_values().index, strict=True):
         ax.text(x, -.7, MARKED[m], ha='center', size=7, color=look(m).colour)
 
@@ -226,8 +226,8 @@ def _plot_found(lists, cases, p): # of `run`, of `_all_cases`
     fig.set_layout_engine('none') # the places below are shares of the figure
     rows = contrasts(cases, [(method, 'average') for method in MARKED], p.s)
     above = (rows.verdict == 'for').groupby(rows.a).agg(['sum', 'size'])
-    title = 'Above the average: moved average in {} of {} tests, '.format(*above.loc['average_own'])
-    title += 'HPPO in {hppo}, both direct rewards and rule in {both_share}'.format(**above['sum'])
+    title = 'Above the average: steered average in {} of {} tests, '.format(*above.loc['average_own'])
+    title += 'HPPO in {hppo}, direct rewards + rule in {both_share}'.format(**above['sum'])
     fig.suptitle(title, fontsize=10.5, fontweight='bold', ha='left', x=.004, y=.985)
     mine = lists[(lists.domain == PICTURED) & (lists.split == p.splits[0])]
     left = dict(left=.004, right=.735, bottom=.02, top=.76, wspace=.02, width_ratios=[4, 5, 5, 5])

@@ -120,8 +120,8 @@ def beside(
 ) -> pd.DataFrame: # per-case scores of all methods
     "The rules together with those that they are compared with."
     rivals = beside_rivals(scores, 'rule', ('average', 'hppo'), ('reranked',))
-    moved = scores['own_direction']
-    return pd.concat([rivals, moved[moved.method == 'average_own']], ignore_index=True)
+    steered = scores['own_direction']
+    return pd.concat([rivals, steered[steered.method == 'average_own']], ignore_index=True)
 
 # %% ../../../nbs/repro/ours/367_rule.ipynb #8021da8e
 NEW = ('average', 'average_own', 'alone', 'rule')
@@ -134,13 +134,13 @@ def new_table(
 
 # %% ../../../nbs/repro/ours/367_rule.ipynb #2bfc76e8
 def table(scores:dict, p:Page) -> dict: # label -> Table
-    "Joint, Same and new items of the rules, and Joint minus that of the moved average (ours)."
+    "Joint, Same and new items of the rules, and Joint minus that of the steered average (ours)."
     cases = beside(scores)
     words = f'Rule: means of {len(p.draws)} draws.'
     gain = contrasts(cases, [(method, 'average_own') for method in COLUMNS if method != 'average_own'], p.s)
     gain = gain.rename(columns=dict(a='method', units='patterns'))
     kept = ['method', 'domain', 'split', 'estimate', 'low', 'high', 'patterns', 'verdict']
-    over = f"Joint minus the moved average's, in points, with 95% intervals. {words}"
+    over = f"Joint minus the steered average's, in points, with 95% intervals. {words}"
     return {'tab-rule': Table(by_method(cases, COLUMNS), f'Joint (percent). {words}', COLUMNS),
             'tab-rule-same': Table(by_method(cases, COLUMNS, 'same'), f'Same (percent). {words}', COLUMNS),
             'tab-rule-new': Table(new_table(scores), f'Joint among new items (percent). {words}', NEW),
@@ -150,10 +150,11 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 SHOWN = ('average', 'reranked', 'hppo', 'alone', 'rule')
 
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "Joint minus the moved average's, with intervals (ours)."
+    "Joint minus the steered average's, with intervals (ours)."
     rows = contrasts(beside(scores), [(method, 'average_own') for method in SHOWN], p.s)
     looks = {m: look(m) for m in SHOWN}
-    return {'fig-rule': split_panels(rows, p.domains, p.splits, 'Joint minus moved average\n(points)', looks)}
+    words = 'Joint minus steered average\n(points)'
+    return {'fig-rule': split_panels(rows, p.domains, p.splits, words, looks)}
 
 # %% ../../../nbs/repro/ours/367_rule.ipynb #fda9b53b
 def claims(scores:dict, p:Page) -> list: # rows of the ledger

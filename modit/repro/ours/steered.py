@@ -38,8 +38,8 @@ SCORES = ('steered',)
 LOOKS = {
     'sft_scaled': ('SFT, scaled', 'blue', '^'), 'hppo_scaled': ('HPPO, scaled', 'black', '^', False),
     'hppo_all_scaled': ('Every loser, scaled', 'yellow', '^'),
-    'sft_steered': ('SFT, steered', 'blue', 'P'), 'hppo_steered': ('HPPO, steered', 'black', 'P', False),
-    'hppo_all_steered': ('Every loser, steered', 'yellow', 'P')}
+    'sft_steered': ('SFT, stepped', 'blue', 'P'), 'hppo_steered': ('HPPO, stepped', 'black', 'P', False),
+    'hppo_all_steered': ('Every loser, stepped', 'yellow', 'P')}
 
 # %% ../../../nbs/repro/ours/460_steered.ipynb #c012a
 def score_domain(
@@ -63,7 +63,7 @@ def score_domain(
 # %% ../../../nbs/repro/ours/460_steered.ipynb #c012b
 def run(
     p:Page, # scales, steered_scales, shares, etas
-) -> dict: # steered: per-case scores with what was chosen
+) -> dict: # stepped: per-case scores with what was chosen
     "Choose scale, share and length on validation, and score the served queries."
     best = best_variants(p.read_other('validation'))
     rows = [score_domain(p, name, best[name]) for name in p.domains]
@@ -77,7 +77,7 @@ COLUMNS = ('average', 'ridge_map', 'probe', 'sft', 'sft_scaled', 'sft_steered', 
 def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint of every policy in every way of serving (tab:steered, ours)."
     caption = ('Joint (percent). Every loser: trained on every case with a loser. Without a suffix, served '
-               'as in the paper; scaled: guidance scale chosen on validation; steered: scale, share of the '
+               'as in the paper; scaled: guidance scale chosen on validation; stepped: scale, share of the '
                'policy and length along the probe chosen on validation.')
     return {'tab-steered': Table(by_method(beside_rivals(scores, 'steered'), COLUMNS), caption, COLUMNS)}
 

@@ -31,7 +31,7 @@ def _rows_of(name, profile='mini', **wanted):
     return rows
 
 def _cells(claim, profile='mini', **wanted): return _rows_of('claim-cells', profile, id=claim, **wanted)
-def _moved(split=None, profile='mini', metric='joint'):
+def _steered(split=None, profile='mini', metric='joint'):
     return _rows_of('tab-own-gain', profile, method='average_own', metric=metric, split=split)
 
 def _in_paper(a, b, split=None):
@@ -114,7 +114,7 @@ def _values(): # name -> what the text may use
     ledger = _rows_of('claims')
     seen = defaultdict(dict)
     def number(kind, name): return f'{kind} {seen[kind].setdefault(name, len(seen[kind]) + 1)}'
-    calls = (_rows_of, _cells, _moved, _in_paper, _tally, _spread, _words, _shown, _caption, _as_markdown,
+    calls = (_rows_of, _cells, _steered, _in_paper, _tally, _spread, _words, _shown, _caption, _as_markdown,
              _claims_table, _main_table, _differing, _minutes, _pages)
     return {f.__name__[1:]: f for f in calls} | dict(
         version=modit.__version__, ours=load_settings('mini'), paper=load_settings('paper'), number=number,

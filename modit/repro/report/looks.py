@@ -56,7 +56,7 @@ METHODS = dict(
     cpt=Look('CPT', SKY, 'v'),
     sft=Look('SFT', BLUE),
     hppo=Look('HPPO', BLACK, filled=False),
-    average_own=Look('Moved average', DARK, 'D'),
+    average_own=Look('Steered average', DARK, 'D'),
     attribute_only=Look('Attribute alone', GREY, '*'),
     rocchio=Look('Rocchio', PURPLE, 'P'),
     ridge_map=Look('Ridge map', SKY, 'D'),

@@ -51,7 +51,7 @@ def _interval_row(cell, method, rival, metric):
     return row | dict(low=round(max(interval.low, least), 6), high=round(min(interval.high, 1.), 6))
 
 # %% ../../nbs/serving/245_card.ipynb #k005
-_RIVALS = ('average', 'classifier', 'untrained')
+_RIVALS = ('average', 'classifier', 'untrained', 'shipped')
 
 def metrics_of(
     cases, # DataFrame: split, case, pattern, method, attr, same, joint, and unseen where it is known
@@ -90,7 +90,9 @@ def metrics_table(
 
 # %% ../../nbs/serving/245_card.ipynb #k010
 _ROWS = dict(average="the seeds' mean", classifier='its neighbours, sorted by a classifier',
-             untrained='the mean, moved, without a model', policy="the model's query alone",
+             untrained='the mean, moved, without a model',
+             shipped='the answer of a rule that comes with the package, learned in other domains',
+             policy="the model's query alone",
              rule='the answer of a rule that was learned from the labels',
              served='what expand answers with', asked='what it answers with your share, step or own')
 
@@ -131,6 +133,7 @@ def _verdict(split, rows, chosen):
     n = int(rows.patterns.iloc[0])
     where = f'{_WHERE[split]} ({in_patterns(n)})'
     rule = chosen.get('rule', False)
+    if rule == 'shipped': return f'{where} training does not pay: the rule of the package answers.'
     if chosen['share'] == 0 and not rule: return f'{where} {_left_out(n, int(chosen["patterns"]))}.'
     joint = rows[rows.metric == 'joint']
     gains = ', '.join(f'{_percent(r)} against `{r.what.partition(" - ")[2]}`' for r in joint.itertuples())
@@ -168,14 +171,16 @@ def gain_words(
     return f'gained over averaging, in points of Joint on test cases: {", ".join(gains)}'
 
 # %% ../../nbs/serving/245_card.ipynb #n002
-RULED = 'a rule answered, learned from the labels; with share, step or own the moves answer'
+RULED = {True: 'a rule answered, learned from the labels; with share, step or own the moves answer',
+         'shipped': 'a rule answered that comes with the package, learned in other domains, which validation '
+                    'found ahead here; with step or own the moves answer'}
 
 def moves_words(
     moves,  # what answers for seeds of a new kind: rule, or share, step and own
     chosen, # what validation chose for new kinds
 ) -> str:
     "How such a list is made, and what that means."
-    if 'rule' in moves: return RULED
+    if 'rule' in moves: return RULED[moves['rule']]
     how = 'with ' + ', '.join(f'{name} {value:g}' for name, value in moves.items())
     if moves['share']: return f'{how} the list may leave their kind; --share 0 leaves the policy out'
     few = f': validation has too few new kinds ({in_patterns(int(chosen["patterns"]))})'

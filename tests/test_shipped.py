@@ -66,12 +66,12 @@ def by_rule(made): # whatever validation has made of it
 
 def test_new_kinds_of_a_folder_in_which_the_rule_leads_are_answered_by_it(ahead):
     folder, made = ahead
-    chosen = made.about['moves']['served']['pattern']
-    assert chosen['rule'] == 'shipped' and chosen['joint'] > made.about['moves']['untrained']['pattern']['joint']
+    ways = {way: rows['pattern'] for way, rows in made.about['moves'].items()}
+    assert ways['served']['rule'] == 'shipped' and ways['served']['joint'] > ways['untrained']['joint']
     s = settings_of(folder, 'smoke', **WORDS)
     corpus = get_corpus(s, 'sides')
     cases = sample_cases(corpus, 'pattern', 40, s)
-    moves = only_moves(made.about['moves']['untrained']['pattern'])
+    moves = only_moves(ways['untrained'])
     joint, served = dict(rule=[], moves=[]), []
     for seeds, own, pattern in zip(cases.prefix, cases.sequence, cases.pattern, strict=True):
         ids = made.catalogue.ids[seeds]
@@ -126,8 +126,9 @@ def test_it_answers_alike_twice_and_turns_with_the_vectors(ahead, home):
     _, made = ahead
     turn = np.linalg.qr(np.random.default_rng(1).normal(size=(DIM, DIM)))[0]
     items, wanted, kind = sides(turn)
-    write_folder(home/'turned'/'sides', items, [f'thing {i}' for i in range(len(items))], wanted, pattern=kind) # of the same name: split alike
-    there, here = by_rule(Retriever.untrained(home/'turned'/'sides', 'smoke', **WORDS)), by_rule(made)
+    place = home/'turned'/'sides' # of the same name: split alike
+    write_folder(place, items, [f'thing {i}' for i in range(len(items))], wanted, pattern=kind)
+    there, here = by_rule(Retriever.untrained(place, 'smoke', **WORDS)), by_rule(made)
     for rows in np.random.default_rng(2).choice(len(items), (5, 2), replace=False):
         ids = made.catalogue.ids[rows]
         query = here.query(ids)

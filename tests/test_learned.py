@@ -150,7 +150,7 @@ def test_a_rule_is_chosen_only_with_a_lead_that_is_no_chance_and_no_memory(
     def joint(corpus, cases, queries, k, counted=None):
         ahead = not queries.any()
         return np.full(len(cases), .5) + ahead*(gain if counted is None else unseen)
-    monkeypatch.setattr(rivals, 'joint_found', joint)
+    monkeypatch.setattr(learned, 'joint_found', joint)
     monkeypatch.setattr(rivals, 'joint_of_moves', lambda corpus, cases, parts, offers, *more: np.full(
         (len(cases), len(offers)), .5))
     for name, said in dict(rule=True, shipped='shipped').items():

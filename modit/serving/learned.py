@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['fingerprints', 'rule_facts', 'stored_rule', 'labels_of', 'Learned', 'shipped_facts', 'untrained_rule', 'rule_in',
-           'unseen_items', 'joint_found', 'stands_out', 'ahead', 'leads']
+           'saved_facts', 'unseen_items', 'joint_found', 'stands_out', 'ahead', 'leads', 'with_rule']
 
 # %% ../../nbs/serving/232_learned.ipynb #c0ed600a
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from importlib import resources
 from types import SimpleNamespace
@@ -86,7 +87,7 @@ class Learned:
 
     def __call__(self, cases): return follow(self.rule, self.here, cases) # (n, d) unit queries of Cases
 
-# %% ../../nbs/serving/232_learned.ipynb #bf5ddae2
+# %% ../../nbs/serving/232_learned.ipynb #232a0001
 def _rule(facts, name):
     "A rule with the weights of these facts."
     rule = Rule()
@@ -96,6 +97,7 @@ def _rule(facts, name):
     rule.load_state_dict(weights)
     return rule
 
+# %% ../../nbs/serving/232_learned.ipynb #bf5ddae2
 @patch(cls_method=True)
 def over(
     cls:Learned,
@@ -157,6 +159,15 @@ def untrained_rule(
 # which rule answers by a row of choices or by moves: its name; '' for none
 def rule_in(row): return {True: 'rule'}.get(row.get('rule'), row.get('rule') or '')
 
+# %% ../../nbs/serving/232_learned.ipynb #005d1bad
+def saved_facts(
+    facts:dict, # of a model
+    about,      # of it: stage and moves
+) -> dict:      # the same, or without what rules need
+    "What is saved of the facts."
+    if about['stage'] or any(map(rule_in, about['moves']['served'].values())): return facts
+    return {name: x for name, x in facts.items() if not name.startswith(('rule.', 'shipped.'))}
+
 # %% ../../nbs/serving/232_learned.ipynb #2951567f
 # (N,) bool, of a Corpus: held-out items, whose labels no training has used
 def unseen_items(corpus): return ~np.isin(corpus.role, (ROLES.index('train'), ROLES.index('other')))
@@ -204,3 +215,23 @@ def leads(
     judge = ahead if kinds >= FEW else few
     if not kinds or judge is None: return False
     return all(judge(joint(counted), cases.pattern) for counted in (None, unseen_items(corpus)))
+
+# %% ../../nbs/serving/232_learned.ipynb #7e6f1494
+def with_rule(
+    rows:dict, # way (served among them) -> row of its choice
+    name,      # of the rule: rule, or shipped
+    corpus,    # Corpus
+    s:Settings, # k, seq_len
+    split,     # item or pattern
+    cases,     # of validation
+    queries,   # two of (n, d): of the best without training, and of the rule
+) -> dict:     # with the rule's row; it is served if it leads
+    "Offer a rule."
+    def both(counted): return np.stack([joint_found(corpus, cases, x, s.k, counted) for x in queries], 1)
+    joint = both(None)
+    row = dict(patterns=len(set(cases.pattern)), joint=round(float(joint[:, 1].mean()), 6))
+    if row['joint'] > rows['served']['joint']:
+        def found(counted): return joint if counted is None else both(counted)
+        if leads(corpus, s, split, cases, found, partial(stands_out, k=s.k)):
+            rows = rows | dict(served=rows['served'] | row | dict(rule=True if name == 'rule' else name))
+    return rows | {name: row}

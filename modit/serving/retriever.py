@@ -29,7 +29,7 @@ from .card import moves_words
 from .catalogue import Catalogue, items_key, make_catalogue, read_items
 from .equal import average, direction
 from .forecast import list_forecast
-from .learned import Learned, rule_in, stored_rule, untrained_rule
+from .learned import Learned, rule_in, saved_facts, stored_rule, untrained_rule
 from .names import ids_or_vectors, read_together, reading_order, reading_words, what_they_are
 from .proposal import settings_of
 from .shape import number_in, query_parts, score_parts, shaped_list, split_options, with_feedback
@@ -39,8 +39,6 @@ from ..settings import Settings, require
 from ..training import on_main
 
 # %% ../../nbs/serving/257_retriever.ipynb #c008
-_RULES = 'rule', 'shipped' # beginnings of the names of what a rule needs, labels among it
-
 @dataclass(frozen=True)
 class Retriever:
     """A policy, or none, with what it takes to turn seeds into a list.
@@ -94,9 +92,7 @@ class Retriever:
         >>> sorted(path.name for path in shoes.save('model').iterdir())
         ['README.md', 'config.json', 'facts.safetensors', 'model.safetensors']
         """
-        ruled = self.model or any(map(rule_in, self.about['moves']['served'].values()))
-        facts = {name: x for name, x in self.facts.items() if ruled or name.split('.')[0] not in _RULES}
-        return save_bundle(folder, replace(self, facts=facts))
+        return save_bundle(folder, replace(self, facts=saved_facts(self.facts, self.about)))
 
 # %% ../../nbs/serving/257_retriever.ipynb #c010
 def stored_retriever(

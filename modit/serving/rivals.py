@@ -8,7 +8,6 @@ __all__ = ['LEAST', 'OFFERS', 'moved', 'parts_of', 'joint_of_moves', 'validation
            'forecast_rows']
 
 # %% ../../nbs/serving/251_rivals.ipynb #r002
-from functools import partial
 from itertools import product
 
 import numpy as np
@@ -21,7 +20,7 @@ from ..ordering import trained_patterns
 from ..retrieval import Flat, search
 from ..rule import classifier_weights
 from .equal import direction
-from .learned import joint_found, leads, rule_in, stands_out, unseen_items
+from .learned import leads, rule_in, unseen_items, with_rule
 from .marks import choose_feedback
 from .forecast import coverage, fit_forecast, list_facts
 from ..settings import Settings
@@ -167,17 +166,6 @@ def _chosen_rows(table, pays):
     return {way: table.loc[row].to_dict() for way, row in rows.items()}
 
 # %% ../../nbs/serving/251_rivals.ipynb #r016c
-def _with_rule(corpus, s, split, cases, rows, name, queries):
-    "Rows and that of a rule, which is served if it is ahead (queries: the best move's, the rule's)."
-    def both(counted): return np.stack([joint_found(corpus, cases, x, s.k, counted) for x in queries], 1)
-    joint = both(None)
-    row = dict(patterns=rows['served']['patterns'], joint=round(float(joint[:, 1].mean()), 6))
-    def counts(counted): return joint if counted is None else both(counted)
-    first = row['joint'] > rows['served']['joint'] and leads(
-        corpus, s, split, cases, counts, partial(stands_out, k=s.k))
-    answers = row | dict(rule=True if name == 'rule' else name)
-    return rows | {name: row} | (dict(served=rows['served'] | answers) if first else {})
-
 def _choose(corpus, s, split, cases, model, rules):
     "What is chosen for a split: way -> row."
     offers = OFFERS if model else OFFERS[OFFERS.share == 0]
@@ -192,7 +180,7 @@ def _choose(corpus, s, split, cases, model, rules):
     rows = _chosen_rows(table, model is not None and leads(corpus, s, split, cases, policy))
     best = moved(**parts, **only_moves(rows['untrained'])) if rules else None
     for name, rule in rules.items():
-        rows = _with_rule(corpus, s, split, cases, rows, name, (best, rule(cases)))
+        rows = with_rule(rows, name, corpus, s, split, cases, (best, rule(cases)))
     return rows
 
 # %% ../../nbs/serving/251_rivals.ipynb #8848dd18
@@ -212,9 +200,13 @@ def choose_moves(
 # a row of `choose_moves` -> what `moved` takes of it
 def only_moves(row): return {name: row[name] for name in ('share', 'step', 'own')}
 
-# a served row and moves that were given -> what answers: rule, or share, step and own
-def served_by(row, given):
-    return only_moves(row) | given if given or not row.get('rule') else dict(rule=row['rule'])
+# %% ../../nbs/serving/251_rivals.ipynb #76499952
+def served_by(
+    row,   # of a split, of the way `served`
+    given, # moves that were given
+) -> dict: # rule, or share, step and own
+    "What answers."
+    return dict(rule=row['rule']) if row.get('rule') and not given else only_moves(row) | given
 
 # %% ../../nbs/serving/251_rivals.ipynb #q002
 def served_queries(

@@ -397,8 +397,9 @@ def test_seeds_may_be_nearly_all_items(quick):
 
 def test_a_folder_without_a_model_is_measured(shoes):
     table = evaluate(shoes, asked=dict(own=.6))
-    ways = ['average', 'classifier', 'untrained', 'asked']
-    assert table[table.split == 'item'].what.tolist() == [*ways, *[f'asked - {way}' for way in ways[:-1]]]
+    ways = ['average', 'classifier', 'untrained', 'shipped', 'served', 'asked']
+    others = [way for way in ways if way not in ('served', 'asked')]
+    assert table[table.split == 'item'].what.tolist() == [*ways, *[f'asked - {way}' for way in others]]
     s = settings_of(shoes)
     for split, kind in (('item', 'trained'), ('pattern', 'new')):
         cases = sample_cases(get_corpus(s, 'shoes'), split, s.density_cases, s)
@@ -443,7 +444,7 @@ def test_the_command_answers_without_a_model(quick, shoes):
 
 def test_the_command_explains_its_table(shoes):
     run = modit(f'evaluate {shoes}')
-    assert run.returncode == 0 and 'untrained - average' in run.stdout and 'modit:' not in run.stdout
+    assert run.returncode == 0 and 'served - average' in run.stdout and 'modit:' not in run.stdout
     lines = run.stderr.splitlines()
     assert all(line.startswith('modit: ') for line in lines) and "average: the seeds' mean" in lines[0]
     assert 'modit: kinds held out: 1 for tests, 1 for validation' in run.stderr

@@ -25,6 +25,7 @@ from .bundle import check_backbone, find_items, free_for_model
 from .card import (gain_words, held_out_words, in_cases, metrics_of, metrics_table, model_card,
                                 seen_words, table_notes, verdict_words)
 from .equal import copies_words
+from .learned import rule_in
 from .proposal import FEW, settings_of
 from .retriever import Retriever, stored_retriever
 from .rivals import (choose_depth, choose_moves, classifier_scores, forecast_rows, steered,
@@ -45,11 +46,11 @@ def _ways(retriever, corpus, s, split, asked):
     if asked: ways |= dict(asked=only_moves(moves['served']) | asked)
     parts = parts_of(corpus, cases, s, retriever.model)
     found = {name: steered(**parts, **how) for name, how in ways.items()}
-    if 'rule' not in moves: return found, cases
-    rule = retriever.rule_over(corpus)(cases)
+    answers = {name: rule(cases) for name, rule in retriever.rules_over(corpus).items()}
+    if answers: found |= dict(served=found.get('served', found['untrained']))
     last = {name: found.pop(name) for name in ('served', 'asked') if name in found}
-    if moves['served'].get('rule'): last['served'] = rule
-    return found | dict(rule=rule) | last, cases
+    if moves['served'].get('rule'): last['served'] = answers[rule_in(moves['served'])]
+    return found | answers | last, cases
 
 # %% ../../nbs/serving/258_fit.ipynb #c006c
 def _score_model(retriever, corpus, s, classifier, asked=None):
@@ -146,7 +147,7 @@ def _scored(retriever, s):
     corpus = get_corpus(s, name)
     named = getattr(get_domain(s, name), 'pattern', None) is not None
     stage = retriever.about['stage']
-    rule = retriever.rule_over(corpus)
+    rules = retriever.rules_over(corpus)
     direct = stage in ('alone', 'direct') # whose history counts the labels
     classifier = on_main(lambda: choose_depth(corpus, s, classifier_scores(corpus, s)))
     metrics = on_main(lambda: metrics_of(_score_model(retriever, corpus, s, classifier)))
@@ -158,7 +159,7 @@ def _scored(retriever, s):
                         'clusters of k-means, which stand in for kinds',
                 patterns=s.of('clusters', name), held=s.of('heldout_clusters', name),
                 valid=s.of('valid_clusters', name))
-    held = on_main(lambda: forecast_rows(corpus, s, retriever.about, retriever.model, rule))
+    held = on_main(lambda: forecast_rows(corpus, s, retriever.about, retriever.model, rules))
     about = retriever.about | dict(data=data, split_key=_split_key(corpus), metrics=metrics,
                                    classifier=classifier, forecast_test=held)
     scored = replace(retriever, about=about)

@@ -8,7 +8,6 @@ __all__ = ['LEAST', 'OFFERS', 'steered', 'parts_of', 'joint_of_moves', 'validati
            'forecast_rows']
 
 # %% ../../nbs/serving/251_rivals.ipynb #r002
-from functools import partial
 from itertools import product
 
 import numpy as np
@@ -21,7 +20,7 @@ from ..ordering import trained_patterns
 from ..retrieval import Flat, search
 from ..rule import classifier_weights
 from .equal import direction
-from .learned import joint_found, leads, stands_out, unseen_items
+from .learned import leads, rule_in, unseen_items, with_rule
 from .marks import choose_feedback
 from .forecast import coverage, fit_forecast, list_facts
 from ..settings import Settings
@@ -167,7 +166,7 @@ def _chosen_rows(table, pays):
     return {way: table.loc[row].to_dict() for way, row in rows.items()}
 
 # %% ../../nbs/serving/251_rivals.ipynb #r016c
-def _choose(corpus, s, split, cases, model, rule):
+def _choose(corpus, s, split, cases, model, rules):
     "What is chosen for a split: way -> row."
     offers = OFFERS if model else OFFERS[OFFERS.share == 0]
     parts = parts_of(corpus, cases, s, model)
@@ -179,33 +178,35 @@ def _choose(corpus, s, split, cases, model, rule):
         if counted is None: return joint[:, two]
         return joint_of_moves(corpus, cases, parts, offers.iloc[two], s.k, counted)
     rows = _chosen_rows(table, model is not None and leads(corpus, s, split, cases, policy))
-    if rule is None: return rows
-    queries = steered(**parts, **only_moves(rows['untrained'])), rule(cases)
-    def both(counted): return np.stack([joint_found(corpus, cases, x, s.k, counted) for x in queries], 1)
-    rows['rule'] = known | dict(joint=round(float(both(None)[:, 1].mean()), 6))
-    first = rows['rule']['joint'] > rows['served']['joint'] and leads(
-        corpus, s, split, cases, both, partial(stands_out, k=s.k))
-    return rows | (dict(served=rows['served'] | rows['rule'] | dict(rule=True)) if first else {})
+    best = steered(**parts, **only_moves(rows['untrained'])) if rules else None
+    for name, rule in rules.items():
+        rows = with_rule(rows, name, corpus, s, split, cases, (best, rule(cases)))
+    return rows
 
 # %% ../../nbs/serving/251_rivals.ipynb #8848dd18
 def choose_moves(
     corpus, # Corpus
     s:Settings, # of the run
     model=None, # a policy
-    rule=None,  # function: Cases -> queries (n, d)
-) -> dict: # way (served, untrained, average, policy, rule) -> split -> share, step, own, joint, patterns
+    rules=None, # of `Learned.over`: name -> function: Cases -> queries (n, d)
+) -> dict: # way (served, untrained, average, policy, shipped, rule) -> split -> row of moves, joint, patterns
     "What has the highest validation Joint, without training and with it where that pays (ours)."
     chosen = {}
     for split, cases in validation_cases(corpus, s).items():
-        rows = _choose(corpus, s, split, cases, model, rule)
+        rows = _choose(corpus, s, split, cases, model, rules or {})
         for way, row in rows.items(): chosen.setdefault(way, {})[split] = row
     return chosen
 
 # a row of `choose_moves` -> what `steered` takes of it
 def only_moves(row): return {name: row[name] for name in ('share', 'step', 'own')}
 
-# a served row and moves that were given -> what answers: rule, or share, step and own
-def served_by(row, given): return only_moves(row) | given if given or not row.get('rule') else dict(rule=True)
+# %% ../../nbs/serving/251_rivals.ipynb #76499952
+def served_by(
+    row,   # of a split, of the way `served`
+    given, # moves that were given
+) -> dict: # rule, or share, step and own
+    "What answers."
+    return dict(rule=row['rule']) if row.get('rule') and not given else only_moves(row) | given
 
 # %% ../../nbs/serving/251_rivals.ipynb #q002
 def served_queries(
@@ -214,24 +215,25 @@ def served_queries(
     s:Settings, # of the run
     row,    # of a split, of the way `served`
     model=None, # a policy
-    rule=None,  # function: Cases -> queries
+    rules=None, # of `Learned.over`
 ) -> np.ndarray: # (n, d) unit
     "What cases are answered with."
-    return rule(cases) if row.get('rule') else steered(**parts_of(corpus, cases, s, model), **only_moves(row))
+    if row.get('rule'): return rules[rule_in(row)](cases)
+    return steered(**parts_of(corpus, cases, s, model), **only_moves(row))
 
 # %% ../../nbs/serving/251_rivals.ipynb #61d688ab
 def served_facts(
     corpus, # Corpus
     s:Settings, # of the run
     model=None, # a policy
-    rule=None,  # function: Cases -> queries
+    rules=None, # of `Learned.over`
     most=100, # lists of a split
 ) -> dict: # moves and feedback, as chosen for each split; forecast: attribute and kind, of `fit_forecast`
     "What validation says of the lists to be served: how the query is made, and how many will be right."
-    moves = choose_moves(corpus, s, model, rule)
+    moves = choose_moves(corpus, s, model, rules)
     lists, feedback = [], {}
     for split, cases in validation_cases(corpus, s, most).items():
-        queries = served_queries(corpus, cases, s, moves['served'][split], model, rule)
+        queries = served_queries(corpus, cases, s, moves['served'][split], model, rules)
         lists.append(list_facts(corpus, cases, queries, s.k))
         feedback[split] = choose_feedback(corpus, cases[:most//2], queries[:most//2], s.k)
     features, hits, pattern = zip(*lists, strict=True)
@@ -246,14 +248,14 @@ def forecast_rows(
     s:Settings, # of the run
     facts:dict, # of `served_facts`
     model=None, # a policy
-    rule=None,  # function: Cases -> queries
+    rules=None, # of `Learned.over`
     most=100, # lists of a split
 ) -> list: # of rows: split, what, `coverage`, lists, patterns
     "How the forecast does on lists of test cases, as they are served."
     rows = []
     for split, moves in facts['moves']['served'].items():
         cases = sample_cases(corpus, split, most, s)
-        queries = served_queries(corpus, cases, s, moves, model, rule)
+        queries = served_queries(corpus, cases, s, moves, model, rules)
         features, hits, pattern = list_facts(corpus, cases, queries, s.k)
         known = dict(split=split, lists=len(cases), patterns=len(set(pattern.tolist())))
         rows += [dict(what=what, **coverage(features, y, facts['forecast'][what]), **known)

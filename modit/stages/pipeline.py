@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['MAKERS', 'HISTORY', 'get_domain', 'get_pool', 'get_corpus', 'get_model', 'save_model', 'work_folder',
-           'preference_settings', 'make_shard', 'save_run', 'maker_of', 'one_at_a_time', 'make_stage', 'get_rows',
-           'get_history', 'get_losses']
+           'preference_settings', 'make_shard', 'save_run', 'bought', 'maker_of', 'one_at_a_time', 'make_stage',
+           'get_rows', 'get_history', 'get_losses']
 
 # %% ../../nbs/stages/220_pipeline.ipynb #0090c183
 import shutil
@@ -171,7 +171,10 @@ def _make_direct(s, stage, domain, path):
     save_run(path, direct_rewards(start, get_corpus(s, domain), preference_settings(s)))
 
 # %% ../../nbs/stages/220_pipeline.ipynb #abe80c02
-def _bought(here): # a Compass that knows the labels there are, and asks for no other
+def bought(
+    here, # Compass
+): # a Compass that knows the labels there are, and asks for no other; (N,) int8: 1, 0, or -1 for not known
+    "What a rule may know of a domain without buying a label."
     corpus = here.corpus
     known = here.known if corpus.scorer is None else here.known & np.isfinite(corpus.scorer.values)
     wanted = np.zeros(len(known), bool)
@@ -182,7 +185,7 @@ def _bought(here): # a Compass that knows the labels there are, and asks for no 
 # %% ../../nbs/stages/220_pipeline.ipynb #d980f26b
 def _make_rule(s, stage, domain, path):
     "Learn a rule from the labels of training items."
-    here, labels = _bought(compass(get_corpus(s, domain), s))
+    here, labels = bought(compass(get_corpus(s, domain), s))
     mine = lesson(here, s)
     enough = mine.looks.allowed.sum() >= s.direct_look*s.k + s.seq_len
     rule = learn_rule([mine], min(150, s.direct_steps) if enough else 0)

@@ -113,6 +113,13 @@ def test_folders_import_each_other_one_way():
     TopologicalSorter(arrows).prepare()  # raises CycleError
 
 
+def test_the_library_names_the_reproduction_in_one_line():
+    found = {str(p.relative_to(ROOT/'modit')): re.findall(r'.*modit\.repro.*', p.read_text())
+             for p in MODULES if 'repro' not in p.relative_to(ROOT).parts}
+    [(where, [line, _])] = [(name, lines) for name, lines in found.items() if lines]
+    assert where == 'cli/command.py' and line.startswith('CLONE =')
+
+
 # ---- a plain install is enough for the method
 EXTRAS = 'papermill nbclient ipykernel snakemake matplotlib tabulate jinja2 nbdev mpmath tokenizers'.split()
 EXTRAS += ['pymilvus', 'milvus_lite', 'tornado', 'resvg_py', 'PIL']

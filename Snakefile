@@ -5,14 +5,14 @@
 # lines of every experiment page, READS and SCORES; page graph turns them into the jobs that are rules here.
 # The path of every stage bears a key of the settings, the code and the parents it was made from: a file that
 # exists is up to date, whatever its age, so inputs are `ancient`. Stages write a file whole or not at all.
-from modit.data.datasets import pages_asked
-from modit.run.cluster import slurm_resources
-from modit.run.graph import MAIN_VARIANTS, main_stages, page_job, stage_jobs
-from modit.run.notebooks import experiments, short_name
-from modit.run.page import of_paper
-from modit.run.replicate import second_jobs
+from modit.repro.datasets.datasets import pages_asked
+from modit.repro.pages.cluster import slurm_resources
+from modit.repro.pages.graph import MAIN_VARIANTS, main_stages, page_job, stage_jobs
+from modit.repro.pages.notebooks import experiments, short_name
+from modit.repro.pages.page import of_paper
+from modit.repro.pages.replicate import second_jobs
 from modit.settings import load_settings
-from modit.run.sweep import sweep_jobs
+from modit.repro.pages.sweep import sweep_jobs
 
 S = load_settings(config.get('profile', 'mini'))
 MAIN = ('300_data', '310_density', '320_main', '380_bootstrap')

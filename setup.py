@@ -5,7 +5,7 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-CARRIED = ('settings.ini', 'data_synth/*.csv', 'data_public/packages.csv', 'data_public/LICENSE-wordnet.txt')
+CARRIED = ('settings.ini', 'data_synth/*.csv')
 
 
 class WithTables(build_py):

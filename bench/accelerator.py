@@ -26,7 +26,7 @@ import numpy as np  # noqa: E402 (modit of this clone, installed or not)
 import torch  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402
 
-from modit.cost.work import generate_flops, train_flops  # noqa: E402
+from modit.repro.bench.work import generate_flops, train_flops  # noqa: E402
 from modit.data.synth import synthetic_sessions  # noqa: E402
 from modit.evaluation import queries_in_blocks, seeds_of, serve  # noqa: E402
 from modit.index.device import DeviceIndex, search_device  # noqa: E402

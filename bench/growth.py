@@ -25,15 +25,15 @@ import torch
 from race import asked, made_items, made_queries, measured_dir, own_store
 from tqdm import tqdm
 
-from modit.cost.bench import seconds
+from modit.repro.bench.bench import seconds
 from modit.flow import generate
 from modit.index.audit import neighbours_found
 from modit.model import init_zero_layers, new_model
 from modit.patterns import find_patterns
 from modit.pretrain import continuation_loss, continuation_rows
-from modit.report.looks import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION
-from modit.report.looks import Look, legend_of, save_figure
-from modit.report.report import kernels
+from modit.repro.report.looks import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION
+from modit.repro.report.looks import Look, legend_of, save_figure
+from modit.repro.report.report import kernels
 from modit.retrieval import VectorIndex
 from modit.settings import require
 from modit.sphere import sample_sphere

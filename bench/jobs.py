@@ -18,12 +18,12 @@ from argparse import ArgumentParser
 
 import pandas as pd
 
-from modit.cost.plan import _measured_once, fit_machine
-from modit.cost.work import all_work, main_runs
-from modit.report.report import figures_dir, kernels
-from modit.run.graph import changes
-from modit.run.pipeline import work_folder
-from modit.run.stages import stage_path
+from modit.repro.bench.plan import _measured_once, fit_machine
+from modit.repro.bench.work import all_work, main_runs
+from modit.repro.report.report import figures_dir, kernels
+from modit.repro.pages.graph import changes
+from modit.stages.pipeline import work_folder
+from modit.stages.stages import stage_path
 from modit.settings import PER_DOMAIN, Settings, load_settings, override
 from modit.store import atomic_write
 

@@ -21,7 +21,7 @@ from growth import peak_memory
 from race import asked, made_items, made_queries, measured_dir, own_store
 
 from modit.index.audit import neighbours_found
-from modit.report.report import kernels
+from modit.repro.report.report import kernels
 from modit.retrieval import faiss
 from modit.serving.catalogue import make_catalogue
 from modit.store import atomic_write, open_rows, save_rows, stream

@@ -30,14 +30,14 @@ from threadpoolctl import threadpool_limits
 from torch import nn
 
 from modit.block import TimeEmbedding, attention_mask
-from modit.cost.bench import _product_only
+from modit.repro.bench.bench import _product_only
 from modit.flow import generate
 from modit.index.audit import neighbours_found
 from modit.model import init_zero_layers, new_model
 from modit.pretrain import continuation_loss, continuation_rows
-from modit.report.looks import BLUE, DARK, GREY, VERMILLION, Look, legend_of, save_figure, whisker
-from modit.report.report import figures_dir, kernels
-from modit.report.stats import bootstrap_contrasts, resample_counts
+from modit.repro.report.looks import BLUE, DARK, GREY, VERMILLION, Look, legend_of, save_figure, whisker
+from modit.repro.report.report import figures_dir, kernels
+from modit.stats import bootstrap_contrasts, resample_counts
 from modit.retrieval import VectorIndex, faiss, in_chunks
 from modit.settings import load_settings
 from modit.sphere import normalize, sample_sphere, to_tangent

@@ -18,14 +18,14 @@ DOCS = ROOT/'docs'
 PROJECT = [name for name in (
     'CONTRIBUTING.md', 'CHANGELOG.md', 'LOG.md', 'docs/paper.md', 'docs/deviations.md', 'docs/scaling.md',
     'nbs/README.md', 'nbs/COURSE.md',
-    'nbs/experiments/README.md', 'figures/README.md', 'figures/reported/README.md', 'data_synth/README.md',
+    'nbs/repro/README.md', 'figures/README.md', 'figures/reported/README.md', 'data_synth/README.md',
     'data_public/README.md', 'bench/README.md',
     *sorted(f'docs/log/{day.name}' for day in (DOCS/'log').glob('*.md')))
     if (ROOT/name).exists()]
 TEXTS = {'README.md': 'index.md', 'docs/tour.md': 'tour.md', 'modit': 'api/index.md',
          **{name: name for name in PROJECT}}
 # The entrance leads to the galleries of pages, which a code host has not: it has lists of them.
-DOORS = TEXTS | {'nbs/README.md': 'method.md', 'nbs/experiments/README.md': 'experiments.md'}
+DOORS = TEXTS | {'nbs/README.md': 'method.md', 'nbs/repro/README.md': 'experiments.md'}
 
 
 def stage_texts(

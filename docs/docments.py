@@ -36,7 +36,7 @@ class Notebook:
     def number(self): return self.path.stem[:3]
 
     @property
-    def experiment(self): return self.path.parent.name == 'experiments'
+    def experiment(self): return self.path.parent.name in ('paper', 'ours', 'verdicts')
 
     @property
     def name(self): return self.path.stem[4:]

@@ -28,9 +28,11 @@ Notebooks in `nbs/` are the source, `modit/` is exported from them. Without trai
 - [deviations](docs/deviations.md): what differs from the paper; [LOG](LOG.md): what was tried
 """
 ROOMS = {'.': 'The method', 'data': 'Data', 'index': 'Indexes', 'serving': 'Serving',
-         'report': 'Statistics and tables', 'run': 'Running', 'cost': 'Cost',
-         'cli': 'Command line', 'experiments/lib': 'What experiments share',
-         'experiments': 'Experiments, each a question'}
+         'stages': 'Stages', 'cli': 'Command line',
+         'repro/paper': 'The paper, each a question', 'repro/ours': 'Questions of our own',
+         'repro/verdicts': 'Verdicts', 'repro/lib': 'What experiments share', 'repro': 'Runs of a clone',
+         'repro/datasets': 'Public datasets', 'repro/pages': 'Pages as runs',
+         'repro/report': 'From scores to reports', 'repro/bench': 'Cost'}
 
 
 def plain(text): return re.sub(r'\[([^]]*)\]\([^)]*\)', r'\1', text) # links are relative to the page

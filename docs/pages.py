@@ -26,15 +26,18 @@ SECTIONS = dict(
         'The method', ('.',), 'In the order of their numbers, these pages are the method: each explains one '
         'idea, shows it, checks it, and exports the code of one module.'),
     data=Section(
-        'Data and indexes', ('data', 'index'), 'The synthetic worlds, folders of your own, public data; and '
+        'Data and indexes', ('data', 'index'), 'The synthetic worlds, and folders of your own; and '
         'what searches them.'),
-    serving=Section('Your own models', ('serving',), 'From a folder of embeddings to a list of items.'),
+    serving=Section(
+        'Your own models', ('serving', 'stages', 'cli'), 'From a folder of embeddings to a list of items.'),
     machinery=Section(
-        'Reports and machinery', ('report', 'run', 'cost', 'cli'), 'From scores to tables, figures and '
+        'Reports and machinery', ('repro', 'repro/datasets', 'repro/pages', 'repro/report', 'repro/bench'),
+        'Public datasets; from scores to tables, figures and '
         'verdicts; what makes, stores and runs everything, and what it costs.'),
     experiments=Section(
-        'Experiments', ('experiments', 'experiments/lib'), 'One question a page: a table or a figure of the '
-        'paper, or a comparison of our own, with the verdicts on its claims, and what it cannot show.'))
+        'Experiments', ('repro/paper', 'repro/ours', 'repro/verdicts', 'repro/lib'),
+        'One question a page: a table or a figure of the paper, or of our own, with the verdicts '
+        'on its claims, and what it cannot show.'))
 
 
 def with_facts(

@@ -7,7 +7,7 @@ import re
 import pandas as pd
 
 from docments import ROOT, all_notebooks
-from modit.report.looks import CONFIRMED, WORDS
+from modit.repro.report.looks import CONFIRMED, WORDS
 
 REPORTED, OURS = ROOT/'figures'/'reported', ROOT/'figures'/'mini'
 NONE = 'none'
@@ -25,7 +25,7 @@ RULE = """## The claims
 The {total} claims of the paper in {words}. A claim says how many cells must support it significantly (all, \
 unless it says otherwise). *Confirmed*: at least so many do. *Opposite*: not confirmed, and more cells \
 contradict it significantly than support it. Reasons, cells, and our own claims: \
-[claims](../nbs/experiments/500_claims.ipynb), [why](../nbs/experiments/490_why.ipynb), \
+[claims](../nbs/repro/verdicts/500_claims.ipynb), [why](../nbs/repro/verdicts/490_why.ipynb), \
 [claims.csv](../figures/mini/claims.csv).
 
 The second word follows [a rule](https://yourpaperiswrong.com/methodology) of reproduction tracks. \

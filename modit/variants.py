@@ -43,25 +43,7 @@ VARIANTS = dict(
     off_policy=Variant('Off-policy', reported=True, **SINGLE),
     adaptive=Variant('Adaptive', reported=True),
     pareto=Variant('Pareto', reported=True, tolerance=0.),
-    pareto_eps=Variant('Pareto-ε', tolerance='tolerance'),
-    hppo_all=Variant('Every loser', 'steered', clear_winner=False, stretch=2),
-    static=Variant('Static', 'candidate_pool', families=('static',), **SINGLE),
-    policy=Variant('Policy', 'candidate_pool', families=('policy',), **SINGLE),
-    hybrid_probe=Variant(
-        'Hybrid + probe', 'candidate_pool', families=('static', 'policy', 'probe'),
-        extra='modit.baselines:probe_candidates', **SINGLE),
-    pareto_once=Variant('Pareto, one round', 'unanchored', tolerance=0., **SINGLE),
-    pareto_static=Variant('Pareto, static', 'unanchored', tolerance=0., families=('static',), **SINGLE),
-    pareto_policy=Variant('Pareto, policy', 'negative', tolerance=0., families=('policy',)),
-    same_cases=Variant('Same cases', 'rounds', new_cases=False, stop=False),
-    adaptive_through=Variant('Adaptive, no stop', 'filter', stop=False, extends='adaptive'),
-    pareto_through=Variant('Pareto, no stop', 'filter', tolerance=0., stop=False, extends='pareto'),
-    proxy=Variant(
-        'Predicted reward', 'negative', reward='modit.experiments.lib.rewards:proxy_pool', **SINGLE),
-    local=Variant(
-        'Local reward', 'negative', reward='modit.experiments.lib.rewards:local_pool', **SINGLE),
-    bank=Variant(
-        'Bank of selected cases', 'negative', reward='modit.experiments.lib.rewards:bank_pool', **SINGLE))
+    pareto_eps=Variant('Pareto-ε', tolerance='tolerance'))
 
 def variants_of(page): return tuple(name for name, v in VARIANTS.items() if v.page == page) # that it scores
 def resolve(s, value): return getattr(s, value) if isinstance(value, str) else value # the value of a field

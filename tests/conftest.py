@@ -21,7 +21,7 @@ os.environ.setdefault('OMP_NUM_THREADS', '1') # before a library counts processo
 import pandas as pd # noqa: E402
 import torch # noqa: E402
 
-from modit.run.environment import PERSONAL # noqa: E402
+from modit.stages.environment import PERSONAL # noqa: E402
 from modit.store import lock_file # noqa: E402
 
 os.chdir(ROOT)
@@ -31,7 +31,9 @@ torch.set_num_threads(1)
 
 HANG = 3600 # seconds that only what hangs can take, however busy a machine is
 
-EXPERIMENTS = sorted((ROOT/'nbs'/'experiments').glob('*.ipynb'))
+ROOMS = ('paper', 'ours', 'verdicts') # folders of experiments
+_FOUND = (p for room in ROOMS for p in (ROOT/'nbs'/'repro'/room).glob('*.ipynb'))
+EXPERIMENTS = sorted(_FOUND, key=lambda p: p.stem)
 # pages that ask nothing of synthetic domains, and the profile that they are run with
 OF_REAL_DATA = {'478_patterns': 'icons', '371_reach': 'public', '373_budget': 'molecules'}
 PAGES = all_pages()
@@ -109,7 +111,7 @@ for name in ('papermill', 'nbclient', 'ipykernel', 'jupyter_client'): sys.module
 """
 # Tables alone are made again: `redraw_page` draws no figure unless it is asked to.
 NO_KERNEL = WITHOUT_KERNEL + """from modit.cli.command import main
-from modit.run.redraw import redraw_page
+from modit.repro.pages.redraw import redraw_page
 redraw_page.__defaults__ = (False,)
 main(['figures', '--profile', {profile!r}])"""
 

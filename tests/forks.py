@@ -22,8 +22,8 @@ from nbdev.test import test_nb as run_cells
 from papermill.iorw import load_notebook_node, write_ipynb
 from papermill.parameterize import parameterize_notebook
 
-from modit.run import graph, notebooks, page
-from modit.run.pipeline import make_stage
+from modit.repro.pages import graph, notebooks, page
+from modit.stages.pipeline import make_stage
 from modit.settings import load_settings
 
 PYTHON = dict(kernel_name='python3', language='python')

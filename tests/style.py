@@ -23,7 +23,7 @@ LISTS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def all_pages(): return [p for p in (ROOT/'nbs').rglob('*.ipynb') if '.ipynb_checkpoints' not in p.parts]
-def is_experiment(page): return page.parent.name == 'experiments'
+def is_experiment(page): return page.parent.name in ('paper', 'ours', 'verdicts')
 
 
 def module_of(page):
@@ -219,8 +219,11 @@ def has_docstrings_of_one_line(page):
 
 
 @cache
-def numbers(): # what a module is called -> the number of its page
-    return {p.stem[4:]: p.stem[:3] for p in all_pages() if not is_experiment(p)}
+def places(): # what a module is called -> its place in the order of imports: first the library
+    return {p.stem[4:]: place(p) for p in all_pages() if not is_experiment(p)}
+
+
+def place(page): return 'repro' in page.parts, page.stem[:3]
 
 
 def imports_from_lower_numbers(page):
@@ -229,10 +232,10 @@ def imports_from_lower_numbers(page):
         parts, names = (node.module or '').split('.'), [a.name for a in node.names]
         if parts[0] != 'modit': continue
         if '*' in names: found.append('name what is imported')
-        if parts[1:2] == ['experiments'] and parts[2:3] != ['lib']:
+        if parts[1:2] == ['repro'] and parts[2:3] in (['paper'], ['ours'], ['verdicts']):
             found.append(f'experiments are imported by nobody: {node.module}')
-        modules = parts[-1:] if parts[-1] in numbers() else names
-        later = [m for m in modules if numbers().get(m, '000') >= page.stem[:3]]
+        modules = parts[-1:] if parts[-1] in places() else names
+        later = [m for m in modules if places().get(m, (False, '000')) >= place(page)]
         if later and not is_experiment(page): found.append(f'{later} come later')
     return found
 

@@ -6,8 +6,8 @@ import pytest
 
 from modit.data.synth import make_domain, make_world
 from modit.evaluation import average_pool, sample_cases
-from modit.experiments.baselines import ALTERNATIVES, LISTS, densest_seeds, refined, score_lists
-from modit.experiments.baselines import weighted_seeds
+from modit.repro.ours.baselines import ALTERNATIVES, LISTS, densest_seeds, refined, score_lists
+from modit.repro.ours.baselines import weighted_seeds
 from modit.ordering import prepare_corpus
 from modit.patterns import ROLES
 from modit.serving.rivals import classifier_scores

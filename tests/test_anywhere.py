@@ -149,18 +149,21 @@ pd.read_csv('shoes/items.csv').to_parquet('shoes/items.parquet')
 os.remove('shoes/items.csv')
 assert len(items_table(Path('shoes'))) == 40
 """
-DRAWN = "from modit.data import e5, icons, molecules, public, tree; import PIL, rdkit, resvg_py, tokenizers"
+DRAWN = """
+from modit.repro.datasets import e5, icons, molecules, public, tree
+import PIL, rdkit, resvg_py, tokenizers
+"""
 SEARCHED = """
 import numpy as np
 from modit.index.milvus import MilvusIndex
 print(len(MilvusIndex(np.eye(9, dtype='float32'), 'here.db').search(np.eye(9, dtype='float32')[:2], 3)[1]))
 """
-WRITTEN = "from modit.report.article import write_report; write_report()"
+WRITTEN = "from modit.repro.report.article import write_report; write_report()"
 ALONE = dict(
     parquet=['python', '-c', PARQUET], serve=['python', '-c', 'import modit.serving.serve'],
     mcp=['python', '-c', 'import modit.serving.agents'], hub=['python', '-c', 'import modit.serving.hub'],
     milvus=['python', '-c', SEARCHED], public=['python', '-c', DRAWN], report=['python', '-c', WRITTEN],
-    run=['modit', 'run', '310_density', '--profile', 'smoke', '--fresh'],
+    run=['python', '-m', 'modit.cli.command', 'run', '310_density', '--profile', 'smoke', '--fresh'],
     docs=['python', '-c', 'import sys; sys.path.insert(0, "docs"); import build, furo, myst_nb'])
 
 
@@ -173,7 +176,7 @@ def test_an_extra_alone_runs_what_it_promises(extra, wheel, tmp_path):
     pip = [sys.executable, '-m', 'pip', '--python', folder/'bin'/'python', 'install', '-q']
     run([*pip, '--no-deps', '--no-index', wheel], tmp_path)
     link_dependencies(folder/'bin'/'python', extra)
-    if extra in ('run', 'report', 'docs'): copy_repository(place)
+    if extra in ('run', 'report', 'docs', 'public'): copy_repository(place) # its modules are of a clone
     else: place.mkdir()
     program, *words = ALONE[extra]
     run([folder/'bin'/program, *words], place)

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from conftest import ROOT
-from modit.report import article
-from modit.report.report import read_cases, with_hppo
-from modit.report.verdicts import contrasts
+from modit.repro.report import article
+from modit.repro.report.report import read_cases, with_hppo
+from modit.repro.report.verdicts import contrasts
 from modit.settings import load_settings
 
 TEXT = (ROOT/'docs'/'article'/'text.md').read_text()
@@ -151,6 +151,12 @@ def test_the_committed_pdf_is_a_fresh_one(built):
     if not importlib.util.find_spec('typst'): pytest.skip('the PDF needs typst; make report installs it')
     fresh = article.write_pdf(*built[:2]).read_bytes()
     assert (ROOT/'docs'/'report.pdf').read_bytes() == fresh, 'run make report, then commit docs/report.pdf'
+
+
+def test_the_committed_page_is_a_fresh_one_and_shows_committed_pictures(built, tmp_path):
+    fresh = article.write_html(tmp_path, built[1]).read_text().replace('src="', 'src="../figures/')
+    assert (ROOT/'docs'/'report.html').read_text() == fresh, 'run make report, then commit docs/report.html'
+    assert all((ROOT/'docs'/name).exists() for name in re.findall(r'src="([^"]+)"', fresh))
 
 
 def test_the_title_is_what_the_cells_say():

@@ -63,7 +63,7 @@ def test_the_whole_method_runs_with_another_backbone():
 
 
 def test_two_backbones_have_stages_of_their_own():
-    from modit.run.stages import STAGES, stage_key
+    from modit.stages.stages import STAGES, stage_key
     ours, theirs = (modit.load_settings('smoke', **words) for words in ({}, dict(backbone=WORD)))
     for name, stage in STAGES.items():
         domain = None if stage.shared else 'D1'

@@ -22,8 +22,8 @@ from modit.index.device import DeviceIndex
 from modit.ordering import Corpus, prepare_corpus, training_cases
 from modit.retrieval import VectorIndex, search
 from modit.settings import load_settings
-from modit.run import pipeline
-from modit.run.shards import labeller
+from modit.stages import pipeline
+from modit.stages.shards import labeller
 from modit.sphere import normalize
 from modit.store import as_float32, stream
 from modit.data.synth import make_domain, make_world

@@ -14,12 +14,12 @@ import pytest
 import torch
 
 from conftest import HANG, ROOT, environment
-from modit.cost import bench
-from modit.cost.step import Watched, compiled_step, products_alone, products_of, training_step
+from modit.repro.bench import bench
+from modit.repro.bench.step import Watched, compiled_step, products_alone, products_of, training_step
 from modit.flow import generate
 from modit.model import init_zero_layers, new_model
 from modit.pretrain import continuation_loss, continuation_rows
-from modit.report.stats import bootstrap_contrasts, resample_counts
+from modit.stats import bootstrap_contrasts, resample_counts
 from modit.retrieval import VectorIndex, faiss
 from modit.settings import load_settings
 from modit.sphere import sample_sphere

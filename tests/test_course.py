@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from conftest import ROOT
-from modit.run.notebooks import check_parameters
+from modit.repro.pages.notebooks import check_parameters
 
 COURSE = (ROOT/'nbs'/'COURSE.md').read_text()
 LESSONS = dict(re.findall(r'^## (\d+)\. (.*?)(?=^## |\Z)', COURSE, re.M | re.S))
@@ -42,8 +42,10 @@ def test_a_result_of_one_s_own_is_what_the_text_says(tmp_path, monkeypatch):
     env = os.environ | dict(PATH=path, MODIT_RUNS=str(tmp_path/'runs'))
     done = subprocess.run(['bash', '-ec', *blocks('10', 'bash')], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    def row_of(what): return re.findall(rf'^ *item +{what} (.*)', done.stdout, re.M)[0].split()
+    assert row_of('served') == row_of('untrained') # the rule of the package does not lead
     def low_and_high(other): # of Joint on items, in points: the third interval of the row
-        row, = re.findall(rf'^ *item +untrained - {other} (.*)', done.stdout, re.M)
+        row = ' '.join(row_of(f'served - {other}'))
         return [float(x) for x in re.findall(r'\[(\S+), (\S+)\]', row)[2]]
     assert low_and_high('average')[0] > 0 and low_and_high('classifier')[1] < 0
 

@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 
 from conftest import ROOT
-from modit.experiments import deviations
-from modit.run.page import open_page
-from modit.report.report import read_reported
+from modit.repro.verdicts import deviations
+from modit.repro.pages.page import open_page
+from modit.repro.report.report import read_reported
 from modit.settings import load_settings
 
 TEXT = ROOT/'docs'/'deviations.md'
-PAGE = ROOT/'nbs'/'experiments'/'305_deviations.ipynb'
+PAGE = ROOT/'nbs'/'repro'/'verdicts'/'305_deviations.ipynb'
 PAPER = Path(os.environ.get('MODIT_PAPER') or ROOT.parent/'shared'/'000_1615ec6eb273ec8d.txt')
 LISTED = read_reported('deviations')
 COLUMNS = ['id', 'group', 'what', 'paper', 'here', 'why', 'pages', 'status']

@@ -99,7 +99,7 @@ def test_pages_are_linked_outside_of_code_and_mathematics():
     pages = {n.number: n for n in all_notebooks()}
     text = 'Pages 130 and 140, 330_order, `page 130`, $x_{page 130}$, [page 130](x), page 999 and 7 items.'
     linked = ('Pages [130](/nbs/130_cpt.ipynb) and [140](/nbs/140_sft.ipynb), '
-              '[330_order](/nbs/experiments/330_order.ipynb), ')
+              '[330_order](/nbs/repro/paper/330_order.ipynb), ')
     assert link_pages(text, pages) == linked + text.partition('order, ')[2]
 
 
@@ -200,7 +200,7 @@ def test_mathjax_reads_every_equation(browser, site):
 
 @pytest.mark.slow
 def test_a_browser_shows_a_figure(browser, site):
-    browser.open(site/'nbs'/'experiments'/'330_order.html')
+    browser.open(site/'nbs'/'repro'/'paper'/'330_order.html')
     quiet(browser)
     pictures = browser.evaluate(PICTURES)
     assert pictures and all(natural > 300 and shown > 200 for natural, shown in pictures)

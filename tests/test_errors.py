@@ -22,19 +22,19 @@ from tqdm import tqdm
 
 from conftest import environment, tracked_files, two_at_a_time, ROOT
 from modit.cli import command
-from modit.run import page as pages
+from modit.repro.pages import page as pages
 from modit.cli.command import main
 from modit.model import new_model
-from modit.run.notebooks import check_parameters, execute, notebook_parameters, page_constant
+from modit.repro.pages.notebooks import check_parameters, execute, notebook_parameters, page_constant
 from modit.ordering import Corpus, draw_groups, pattern_pools
 from modit.patterns import holdout_split
-from modit.run.page import COMMITTED, open_page
-from modit.run.redraw import redraw_page
+from modit.repro.pages.page import COMMITTED, open_page
+from modit.repro.pages.redraw import redraw_page
 from modit.retrieval import VectorIndex
 from modit.settings import load_settings
 from modit.store import (atomic_write, load_arrays, lock_file, save_arrays, save_rows, stream, whole_file,
                          whole_files)
-from modit.run.sweep import sweep
+from modit.repro.pages.sweep import sweep
 from modit.training import load_checkpoint, save_checkpoint
 
 ITEMS = stream(0, 'errors').normal(size=(50, 8)).astype(np.float32)
@@ -284,7 +284,7 @@ def unscored(tmp_path, monkeypatch):
     ran = []
     def module(name): return ran.append(name) or toy_run
     monkeypatch.setattr(pages, 'results_folder', lambda s, changed: tmp_path/s.profile)
-    monkeypatch.setattr(pages, 'import_module', module)
+    monkeypatch.setattr(pages, 'page_module', module)
     return ran
 
 
@@ -297,7 +297,7 @@ def test_scores_of_another_page_that_are_not_there_are_made_first(unscored, caps
     for p in (open_page('pareto', profile='smoke'), open_page('pareto', profile='mini', fresh=True)):
         for score in ('main', 'validation'): assert p.read_other(score).domain.tolist() == ['D1']
         assert 'pareto reads main: main is run first' in capsys.readouterr().out
-    assert unscored == 2*['modit.experiments.main']
+    assert unscored == 2*['main']
 
 
 def test_committed_scores_that_are_not_there_are_named_with_their_command(unscored):

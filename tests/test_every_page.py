@@ -8,11 +8,11 @@ import pytest
 
 from conftest import LABELS, MAIN, WITHOUT_KERNEL, copied, copy_repository, digest, in_forks, results
 from conftest import run_python, said_in_forks
-from modit.report.report import read_cases
-from modit.run import page
-from modit.run.notebooks import experiments, page_constant
-from modit.run.page import is_ledger, open_page
-from modit.run.parameters import slug
+from modit.repro.report.report import read_cases
+from modit.repro.pages import page
+from modit.repro.pages.notebooks import experiment_path, experiments, page_constant
+from modit.repro.pages.page import is_ledger, open_page
+from modit.repro.pages.parameters import slug
 from test_runs import finish, messages, models, papermill
 
 pytestmark = pytest.mark.slow
@@ -60,7 +60,7 @@ def reruns(request, everything, before_reruns, tmp_path_factory):
     asked = [x for x in request.session.items if request.fixturename in x.fixturenames]
     first, *names = [x.callspec.params['name'] for x in asked]
     out = tmp_path_factory.mktemp('reruns')/f'{first}.ipynb'
-    line = [f'nbs/experiments/{first}.ipynb', str(out), '-p', 'profile', 'smoke', '-p', 'cases', '20']
+    line = [str(experiment_path(first)), str(out), '-p', 'profile', 'smoke', '-p', 'cases', '20']
     line += ['-p', 'fresh', 'True']
     told = papermill(everything, [*line, '-y', 'domains: [D1]'])
     shown = [x for cell in json.loads(out.read_text())['cells'] for x in cell.get('outputs', ())]
@@ -112,7 +112,7 @@ def test_a_sweep_joins_its_tables_and_goes_on_where_it_was(everything):
     assert {p.name: digest(p) for p in folder.iterdir()} == made
 
 
-REDRAWN = '''from modit.run.redraw import redraw_page
+REDRAWN = '''from modit.repro.pages.redraw import redraw_page
 for name in ('main', 'order', 'pareto'): redraw_page(name, profile='smoke')'''
 
 

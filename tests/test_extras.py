@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from conftest import EXPERIMENTS, PAGES, ROOT
-from modit.report.report import PACKAGES
+from modit.repro.report.report import PACKAGES
 
 PROJECT = tomllib.loads((ROOT/'pyproject.toml').read_text())['project']
 EXTRAS = PROJECT['optional-dependencies']
@@ -19,13 +19,14 @@ MODULES = [p for p in sorted((ROOT/'modit').rglob('*.py')) if p.name != '_modidx
 
 # The files that an extra is for; all other modules are for a plain install.
 FILES = dict(
-    run=['modit/run/*.py', 'modit/experiments/**/*.py', 'modit/report/*.py', 'modit/cost/*.py'],
-    report=['modit/report/article.py'], serve=['modit/serving/serve.py'],
+    run=['modit/repro/**/*.py'],
+    report=['modit/repro/report/article.py'], serve=['modit/serving/serve.py'],
     mcp=['modit/serving/agents.py'], hub=['modit/serving/hub.py'], milvus=['modit/index/milvus.py'],
-    public=['modit/data/icons.py', 'modit/data/public.py', 'modit/data/e5.py', 'modit/data/tree.py'],
+    public=['modit/repro/datasets/*.py'],
     docs=['docs/[!lp]*.py', 'docs/links.py', 'docs/pages.py', 'docs/pictures.py'],
     dev=['tests/*.py', 'docs/llms.py', 'docs/paper.py'], parquet=[])
-SHOWN = dict(run=[*EXPERIMENTS, *(ROOT/'nbs'/'cost').glob('26*.ipynb')], dev=PAGES)  # pages that it runs
+BENCH = (ROOT/'nbs'/'repro'/'bench').glob('26*.ipynb')
+SHOWN = dict(run=[*EXPERIMENTS, *BENCH], dev=PAGES)  # pages that it runs
 # What a call brings in without an import line: pandas, and processes.
 BEHIND = {r'\.to_markdown\(': 'tabulate', r"'-m', 'snakemake'": 'snakemake',
           "'ipykernel_launcher'": 'ipykernel'}
@@ -109,7 +110,7 @@ def files_of(extra):
 
 @pytest.mark.parametrize('extra', ['', *EXTRAS])
 def test_an_extra_brings_what_it_is_for(extra):
-    files = [p for p in files_of(extra) if extra != 'run' or p not in files_of('report')]
+    files = [p for p in files_of(extra) if extra != 'run' or p not in files_of('report') + files_of('public')]
     names = set().union(*map(wanted, files), *map(wanted_by_page, SHOWN.get(extra, ())))
     ours = {p.stem for p in (ROOT/'tests').glob('*.py')} | {p.stem for p in (ROOT/'docs').glob('*.py')}
     names -= {*sys.stdlib_module_names, 'modit'} | ours | (OF_ONE_TEST | TRIED if extra == 'dev' else set())

@@ -2,7 +2,6 @@
 that can be read at the width of a page, and no label over another."""
 import re
 from functools import cache
-from importlib import import_module
 from itertools import combinations
 from pathlib import Path
 from unittest.mock import patch
@@ -18,10 +17,10 @@ from matplotlib.patches import Patch
 from matplotlib.text import Text
 
 from conftest import EXPERIMENTS, ROOT, tracked_files
-from modit.report import looks
-from modit.report.report import best_variants, read_cases
-from modit.run.notebooks import page_constant
-from modit.run.page import LEDGER, open_page
+from modit.repro.report import looks
+from modit.repro.report.report import best_variants, read_cases
+from modit.repro.pages.notebooks import page_constant
+from modit.repro.pages.page import LEDGER, open_page, page_module
 from modit.store import stream
 
 WIDTH = 7.5      # inches that a figure is shown at
@@ -40,7 +39,7 @@ def figures(name):
     paths = [p.folder/f'{x}.csv' if x in LEDGER else p.folder/'cases'/f'{x}.csv.gz' for x in read]
     absent = [path.name for path in paths if not path.exists()]
     if absent: pytest.skip(f'{name}: no {", ".join(absent)} in {p.folder}; run the experiment first')
-    module = import_module(f'modit.experiments.{name}')
+    module = page_module(name)
     made = module.plot(p.scores(module), p)
     plt.close('all')
     return made

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from conftest import HANG, ROOT, environment
-from modit.run import pipeline, stages
+from modit.stages import pipeline, stages
 from modit.data.scorer import own_domain
 from modit.cli.command import main
 from modit.data.folder import (FolderDomain, find_folder, folder_key, open_embeddings, problems, read_facts,
@@ -734,7 +734,7 @@ def test_sizes_of_other_data_are_refused(two):
 KILLED = """
 import os, sys
 from modit import training
-from modit.run import pipeline
+from modit.stages import pipeline
 from modit.serving.proposal import settings_of
 save, left = training.save_checkpoint, [1]
 def last_word(path, *given, **facts):

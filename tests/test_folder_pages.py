@@ -4,10 +4,10 @@ import re
 import pytest
 
 from conftest import EXPERIMENTS, ROOT, WRITING, copy_repository, run_python
-from modit.data.datasets import DATASETS, pages_asked
+from modit.repro.datasets.datasets import DATASETS, pages_asked
 from modit.data.folder import problems, write_folder
-from modit.report.report import read_cases
-from modit.run.notebooks import short_name
+from modit.repro.report.report import read_cases
+from modit.repro.pages.notebooks import short_name
 from modit.settings import load_settings
 from modit.data.synth import make_domain, make_world
 
@@ -44,12 +44,12 @@ MAIN = ('data', 'density', 'main', 'bootstrap')
 ASKED = {*MAIN, *(page for profile in DATASETS for page in pages_asked(profile))}
 PAGES = [page.stem for page in EXPERIMENTS if short_name(page.stem) in ASKED]
 RUN = """
-import importlib, matplotlib
+import matplotlib
 matplotlib.use('agg')
-from modit.run.page import open_page
+from modit.repro.pages.page import open_page, page_module
 for name in {}:
     page = open_page(name, profile='tiny', fresh=True)
-    module = importlib.import_module(f'modit.experiments.{{name[4:]}}')
+    module = page_module(name)
     scores = page.scores(module)
     page.publish(module.table(scores, page), module.plot(scores, page), module.claims(scores, page))
 """

@@ -7,10 +7,10 @@ import pytest
 from scipy.stats import t
 
 from conftest import ROOT
-from modit.data.datasets import CLAIMED as PROFILES
-from modit.experiments import lists
-from modit.run.page import open_page
-from modit.report.report import read_cases
+from modit.repro.datasets.datasets import CLAIMED as PROFILES
+from modit.repro.ours import lists
+from modit.repro.pages.page import open_page
+from modit.repro.report.report import read_cases
 from test_figures import SMALLEST, WIDTH, colours_of, is_allowed, overlapping, texts_of
 
 CLAIMS = ('C02', 'C09', 'C04', 'C13', 'C14', 'C18')

@@ -12,11 +12,11 @@ PAGE = 'nbs/182_variants.ipynb'
 ROW = "    eager=Variant('Eager', tolerance=0., stretch=2),\n"
 BEFORE = "    static=Variant("
 KEYS = """import json
-from modit.run.stages import STAGES, stage_key
+from modit.stages.stages import STAGES, stage_key
 from modit.settings import load_settings
 s = load_settings('mini')
 print('keys', json.dumps({x: stage_key(s, x, 'D1') for x in STAGES}))"""
-REDRAW = """from modit.run.redraw import redraw_page
+REDRAW = """from modit.repro.pages.redraw import redraw_page
 redraw_page('main', profile='mini')"""
 
 

@@ -4,11 +4,11 @@ import pandas as pd
 import pytest
 
 from conftest import ROOT, tracked_files
-from modit.data import icons
+from modit.repro.datasets import icons
 from modit.data.folder import problems, read_folder
-from modit.data.icons import (LICENCES, distinct_icons, icon_sets, make_icons, read_icons, styles,
+from modit.repro.datasets.icons import (LICENCES, distinct_icons, icon_sets, make_icons, read_icons, styles,
                               why_no_icons)
-from modit.data.packages import packages
+from modit.repro.datasets.packages import packages
 from modit.store import runs_dir
 
 CREDITS = pd.read_csv(ROOT/'data_public'/'icon-sets.csv', index_col='set')

@@ -21,7 +21,7 @@ RUN = """
 import sys
 import numpy as np
 from modit.pairs import margin_pairs
-from modit.run.pipeline import get_corpus, get_pool
+from modit.stages.pipeline import get_corpus, get_pool
 from modit.settings import load_settings
 
 s = load_settings('smoke')

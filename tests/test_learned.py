@@ -12,7 +12,7 @@ import pytest
 from modit.data.folder import write_folder
 from modit.evaluation import sample_cases
 from modit.rule import compass, follow
-from modit.run.pipeline import get_corpus, make_stage
+from modit.stages.pipeline import get_corpus, make_stage
 from modit.serving import learned, rivals
 from modit.serving.card import RULED
 from modit.serving.fit import evaluate, fit, fit_settings
@@ -70,7 +70,7 @@ def test_what_is_served_is_what_was_scored(kinds):
     s = fit_settings(folder, 'smoke', **WORDS)
     corpus = get_corpus(s, 'sides')
     cases = sample_cases(corpus, 'item', 10, s)
-    rule = model.rule_over(corpus)
+    rule = model.rules_over(corpus)['rule']
     assert np.allclose(rule(cases), follow(rule.rule, compass(corpus, s), cases), atol=1e-5)
     for seeds in cases.prefix: # alone: the rest of a case is not left out of what surrounds the seeds
         shown = replace(cases[:1], sequence=seeds[None], prefix_len=len(seeds))
@@ -92,7 +92,7 @@ def test_a_rule_saved_and_loaded_answers_alike_and_says_so(kinds, tmp_path):
     assert moved.attrs['moves'] == rivals.only_moves(row) # a dial asks for moves
     vectors = unit(np.random.default_rng(1).normal(size=(3, 32)))
     for x in (vectors, vectors[:1], np.concatenate([vectors]*5)):
-        query = sum(model.rule.parts(unit(x).astype(np.float32), np.arange(50)).values())
+        query = sum(model.rules['rule'].parts(unit(x).astype(np.float32), np.arange(50)).values())
         assert np.isclose(np.linalg.norm(query), 1, atol=1e-5)
     assert len(again.expand(again.catalogue.items[:2] + np.float32(.01), 5)) == 5 # not of the folder
 
@@ -106,7 +106,7 @@ def test_labels_are_found_again_by_item_and_others_count_as_unknown(kinds):
     assert np.array_equal(learned.labels_of(facts, goods.ids[some], goods.items[some]), labels[some])
     other = SimpleNamespace(items=np.roll(goods.items, 1, axis=1)[:900], ids=goods.ids[:900])
     with pytest.warns(UserWarning, match='other items'): shop = model.over(other)
-    assert not shop.rule.here.known.any()
+    assert not shop.rules['rule'].here.known.any()
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
         assert len(shop.expand(shop.catalogue.items[:3], 7)) == 7
@@ -114,17 +114,17 @@ def test_labels_are_found_again_by_item_and_others_count_as_unknown(kinds):
 
 def test_a_model_without_a_rule_loads_as_before(kinds):
     folder, model = kinds
-    facts = {name: x for name, x in model.facts.items() if not name.startswith('rule.')}
+    facts = {name: x for name, x in model.facts.items() if not name.startswith(('rule.', 'shipped.'))}
     ways = model.about['moves']
     served = {x: {k: v for k, v in row.items() if k != 'rule'} for x, row in ways['served'].items()}
-    ways = {way: x for way, x in ways.items() if way != 'rule'} | dict(served=served)
+    ways = {way: x for way, x in ways.items() if way not in ('rule', 'shipped')} | dict(served=served)
     place = folder.parent/'old'
     shutil.copytree(folder, place/'sides')
     old = replace(model, facts=facts, about=model.about | dict(moves=ways))
     shutil.rmtree(place/'sides'/'model')
     old = Retriever.load(old.save(place/'sides'/'model'))
-    assert old.rule is None and 'rule' not in old.expand(old.catalogue.ids[:3], 5).attrs['moves']
-    assert 'rule' not in set(evaluate(place/'sides').what)
+    assert not old.rules and 'rule' not in old.expand(old.catalogue.ids[:3], 5).attrs['moves']
+    assert not {'rule', 'shipped'} & set(evaluate(place/'sides').what)
 
 
 def test_a_rule_made_again_has_the_same_bytes(kinds):
@@ -150,12 +150,14 @@ def test_a_rule_is_chosen_only_with_a_lead_that_is_no_chance_and_no_memory(
     def joint(corpus, cases, queries, k, counted=None):
         ahead = not queries.any()
         return np.full(len(cases), .5) + ahead*(gain if counted is None else unseen)
-    monkeypatch.setattr(rivals, 'joint_found', joint)
+    monkeypatch.setattr(learned, 'joint_found', joint)
     monkeypatch.setattr(rivals, 'joint_of_moves', lambda corpus, cases, parts, offers, *more: np.full(
         (len(cases), len(offers)), .5))
-    for row in rivals.choose_moves(corpus, s, rule=rule)['served'].values():
-        assert row.get('rule', False) == chosen
-        assert rivals.served_by(row, dict(step=.2))['step'] == .2 and RULED
+    for name, said in dict(rule=True, shipped='shipped').items():
+        for row in rivals.choose_moves(corpus, s, rules={name: rule})['served'].values():
+            assert row.get('rule', False) == (said if chosen else False)
+            assert rivals.served_by(row, dict(step=.2))['step'] == .2
+            assert not chosen or rivals.served_by(row, {})['rule'] in RULED
 
 
 @pytest.mark.parametrize('kinds', [1, 2, 4])

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from modit.data.synth import make_domain, make_world
-from modit.experiments.credit import counted
-from modit.experiments.lib.lessons import (Lesson, batch_of, by_best, by_contrast, moved, retrieved,
+from modit.repro.ours.credit import counted
+from modit.repro.lib.lessons import (Lesson, batch_of, by_best, by_contrast, moved, retrieved,
                                            served, strict_looks, taught, to_best, to_items, to_pairs, usual)
 from modit.flow import unconditional_velocity
 from modit.model import init_zero_layers, new_model

@@ -137,8 +137,8 @@ for way in ('before', 'after'):
         exec(f'import modit.{name} as third')
         assert its is ours is third is getattr(modit, name), (way, name)
         assert getattr(sys.modules[f'modit.{name}'], name) is its, (way, name)
-from modit.run import pipeline
-assert modit.run.pipeline is sys.modules['modit.run.pipeline'] is pipeline
+from modit.stages import pipeline
+assert modit.stages.pipeline is sys.modules['modit.stages.pipeline'] is pipeline
 modules = {x.partition('.')[2] for x in sys.modules if x.startswith('modit.')}
 assert not [x for x in modules & set(modit.__all__) if x not in names]
 print(*names)

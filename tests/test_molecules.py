@@ -2,9 +2,9 @@
 import numpy as np
 import pytest
 
-from modit.data.molecules import _structure, embedded, make_molecules, similarity, why_no_molecules
+from modit.repro.datasets.molecules import _structure, embedded, make_molecules, similarity, why_no_molecules
 from modit.data.synth import make_domain, make_world
-from modit.experiments.lib.budgets import (BoughtLooks, Purse, feedback, hunt, judged, lists, market,
+from modit.repro.lib.budgets import (BoughtLooks, Purse, feedback, hunt, judged, lists, market,
                                            on_shelf, requests, told)
 from modit.ordering import prepare_corpus
 from modit.settings import load_settings

@@ -1,17 +1,16 @@
 "Asking for fewer domains, splits or cases than were scored reads the scores, and computes nothing."
 import io
-from importlib import import_module
 from contextlib import redirect_stdout
 
 import pandas as pd
 import pytest
 
 from conftest import ROOT
-from modit.report.report import figures_dir, read_cases, write_cases
-from modit.run import page as pages
-from modit.run import pipeline
-from modit.run.notebooks import page_constant
-from modit.run.page import open_page
+from modit.repro.report.report import figures_dir, read_cases, write_cases
+from modit.repro.pages import page as pages
+from modit.stages import pipeline
+from modit.repro.pages.notebooks import page_constant
+from modit.repro.pages.page import open_page, page_module
 
 LESS = dict(domains=['D1'], cases=100)
 
@@ -28,7 +27,7 @@ def untrained(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize('name', ['main', 'order', 'pareto', 'guidance'])
 def test_less_is_read_and_published_without_a_stage(untrained, name):
-    module, p = import_module(f'modit.experiments.{name}'), open_page(name, profile='mini', **LESS)
+    module, p = page_module(name), open_page(name, profile='mini', **LESS)
     with redirect_stdout(io.StringIO()): scores = p.scores(module)
     assert not p.made and not p.missing()
     for score in page_constant(name, 'SCORES'):

@@ -19,10 +19,10 @@ from IPython.core.pylabtools import select_figure_formats
 from nbdev.test import test_nb as run_page
 
 from conftest import EXPERIMENTS, LIBRARY, ROOT, changed_files, environment, two_at_a_time
-from modit.data.icons import why_no_icons
-from modit.data.molecules import why_no_molecules
-from modit.data.pictures import LITE0
-from modit.data.packages import TEXTS, why_absent
+from modit.repro.datasets.icons import why_no_icons
+from modit.repro.datasets.molecules import why_no_molecules
+from modit.repro.datasets.pictures import LITE0
+from modit.repro.datasets.packages import TEXTS, why_absent
 from test_outputs import shown
 
 # pages that need packages from elsewhere, and why they cannot be run

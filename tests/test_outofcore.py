@@ -12,7 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from conftest import ROOT, environment
 from modit import patterns
-from modit.run import pipeline
+from modit.stages import pipeline
 from modit.data.folder import write_folder
 from modit.ordering import Corpus, by_pattern, centroid, prepare_corpus
 from modit.patterns import find_patterns

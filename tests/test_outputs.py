@@ -11,7 +11,6 @@ import io
 import os
 import shutil
 import traceback
-from importlib import import_module
 from itertools import zip_longest
 from multiprocessing import get_context
 from pathlib import Path
@@ -28,10 +27,11 @@ from IPython.core.pylabtools import select_figure_formats
 from PIL import Image
 
 from conftest import EXPERIMENTS, ROOT
-from modit.run import page, pipeline
-from modit.report import looks
-from modit.run.notebooks import short_name
-from modit.report.ledger import give_reasons, update_claims
+from modit.repro.pages import page
+from modit.stages import pipeline
+from modit.repro.report import looks
+from modit.repro.pages.page import page_module
+from modit.repro.report.ledger import give_reasons, update_claims
 
 pytestmark = pytest.mark.slow
 
@@ -86,7 +86,7 @@ def run_page(path):
 @pytest.fixture(scope='module')
 def outputs_of(request):
     "Every page that is asked for, run in one of two processes, in a fork of its own."
-    for path in EXPERIMENTS: import_module(f'modit.experiments.{short_name(path.stem)}')
+    for path in EXPERIMENTS: page_module(path.stem)
     asked = [x.callspec.params['path'] for x in request.session.items if 'outputs_of' in x.fixturenames]
     with get_context('fork').Pool(2, maxtasksperchild=1) as pool:
         yield {path: pool.apply_async(run_page, (path,)) for path in asked}

@@ -10,7 +10,7 @@ from test_errors import page
 
 from conftest import ROOT, copy_repository, environment
 from modit.cli.command import main
-from modit.run.notebooks import execute
+from modit.repro.pages.notebooks import execute
 from modit.store import runs_dir
 
 
@@ -65,10 +65,10 @@ def test_a_page_shows_the_same_to_everybody(tmp_path, monkeypatch):
 
 
 DRAWS = """import sys
-from modit.run.environment import steady_environment
+from modit.stages.environment import steady_environment
 steady_environment()
 import matplotlib.pyplot as plt
-from modit.report.looks import look, save_figure
+from modit.repro.report.looks import look, save_figure
 fig, ax = plt.subplots()
 ax.plot([1, 3, 2], label='a', **look('sft').style)
 ax.legend()
@@ -115,7 +115,7 @@ def merged_in_a_cell(path):
 @pytest.mark.parametrize('merge', [merged_as_file, merged_in_a_cell])
 def test_conflict_marks_in_a_page_are_told_in_a_line_by_every_command(tmp_path, merge):
     copy = copy_repository(tmp_path/'modit')
-    merge(copy/'nbs'/'experiments'/'310_density.ipynb')
+    merge(copy/'nbs'/'repro'/'paper'/'310_density.ipynb')
     lines = ['run 310_density --profile smoke --fresh', 'main --profile smoke --dry-run',
              'sweep density anchors=20,30 --profile smoke', 'figures --profile mini']
     words = dict(cwd=copy, env=environment(copy), capture_output=True, text=True)

@@ -6,10 +6,11 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from modit.cost import plan
-from modit.cost.plan import KINDS, Machine, fit_machine, logged_seconds, machine_line
-from modit.cost.work import ON_DEVICE, UNITS, all_work, forward_flops, host_bytes, index_bytes, item_bytes
-from modit.cost.work import main_runs, row_numbers, timed_pieces, train_flops, training_bytes
+from modit.repro.bench import plan
+from modit.repro.bench.plan import KINDS, Machine, fit_machine, logged_seconds, machine_line
+from modit.repro.bench.work import ON_DEVICE, UNITS, all_work, forward_flops, host_bytes
+from modit.repro.bench.work import index_bytes, item_bytes
+from modit.repro.bench.work import main_runs, row_numbers, timed_pieces, train_flops, training_bytes
 from modit.data.folder import write_folder
 from modit.data.synth import synthetic_domain
 from modit.flow import flow_loss

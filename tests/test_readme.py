@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from conftest import LABELS, LIBRARY, EXPERIMENTS, ROOT
-from modit.report import front
+from modit.repro.report import front
 
 README = (ROOT/'README.md').read_text()
 TEXT = (ROOT/'docs'/'article'/'readme.md').read_text()
@@ -15,7 +15,7 @@ TEXT = (ROOT/'docs'/'article'/'readme.md').read_text()
 
 # ---- numbers
 def test_the_readme_is_its_text_with_numbers():
-    assert front.readme() == README, 'run python -m modit.report.front'
+    assert front.readme() == README, 'run python -m modit.repro.report.front'
 
 
 NAMES = (r'arXiv \d+\.\d+|Table 2|Python 3\.\d+|Apache-2\.0|\(0, 1 or a score\)|\bD[1-4]\b'
@@ -47,7 +47,7 @@ def test_differences_are_those_of_the_scores():
 
 
 @pytest.mark.parametrize('words, method, files', [
-    ('average', 'average', ['main']), ('moved average', 'average_own', ['own_direction']),
+    ('average', 'average', ['main']), ('steered average', 'average_own', ['own_direction']),
     ('direct rewards', 'alone', ['rule']), ('filter', 'filtered', ['baselines'])])
 def test_a_row_of_the_table_is_that_of_the_scores(words, method, files):
     line, = [x for x in README.splitlines() if x.startswith(f'| {words} |')]
@@ -67,7 +67,7 @@ def test_the_readme_is_short():
     assert len(words) <= 1800
 
 
-LISTS = {'library': (LIBRARY, 'nbs/README.md'), 'experiments': (EXPERIMENTS, 'nbs/experiments/README.md')}
+LISTS = {'library': (LIBRARY, 'nbs/README.md'), 'experiments': (EXPERIMENTS, 'nbs/repro/README.md')}
 
 
 @pytest.mark.parametrize('pages, text', LISTS.values(), ids=LISTS)
@@ -78,11 +78,11 @@ def test_every_page_is_listed_in_its_folder(pages, text):
 
 
 def test_the_list_of_experiments_has_their_questions():
-    listed = (ROOT/'nbs'/'experiments'/'README.md').read_text()
+    listed = (ROOT/'nbs'/'repro'/'README.md').read_text()
     for page in EXPERIMENTS:
         [title, *_] = ''.join(json.loads(page.read_text())['cells'][0]['source']).splitlines()
         title = title.lstrip('# ')
-        assert f'({page.name}) | {title} |' in listed, f'{page.stem} asks "{title}"'
+        assert f'({page.parent.name}/{page.name}) | {title} |' in listed, f'{page.stem} asks "{title}"'
 
 
 def test_every_artefact_of_the_paper_is_committed():

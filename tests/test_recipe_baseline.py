@@ -19,8 +19,8 @@ from importlib.metadata import entry_points
 DRAW = """
 from types import SimpleNamespace
 import pandas as pd
-from modit.experiments import baselines
-from modit.report.looks import look
+from modit.repro.ours import baselines
+from modit.repro.report.looks import look
 from modit.settings import load_settings
 s = load_settings('mini')
 scores = {name: pd.read_csv(f'figures/mini/cases/{name}.csv.gz') for name in (*baselines.READS, 'baselines')}

@@ -25,7 +25,7 @@ def make_toys(name):
     return folder
 '''
 ROW = """
-    'toys': Dataset('data.toys:make_toys', 'toys', 'random numbers', 'nobody owns them', ('order',)),"""
+    'toys': Dataset('datasets.toys:make_toys', 'toys', 'random numbers', 'nobody owns them', ('order',)),"""
 SECTION = """
 [toys]
 base = smoke
@@ -41,12 +41,12 @@ repetition = 1
 sft_epochs = 1
 """
 KEYS = """
-from modit.run.stages import STAGES, stage_key
+from modit.stages.stages import STAGES, stage_key
 from modit.settings import load_settings
 print('keys', *[stage_key(load_settings('mini'), name, 'D1') for name in STAGES])"""
 COUNTED = """
-from modit.experiments.claims import HEAD, real_ledger
-from modit.run.page import COMMITTED
+from modit.repro.verdicts.claims import HEAD, real_ledger
+from modit.repro.pages.page import COMMITTED
 assert 'toys' in COMMITTED and 'toys' in HEAD
 print('claims', len(real_ledger()['claims']))"""
 
@@ -59,7 +59,7 @@ def test_a_public_dataset_is_one_row_one_page_one_section(tmp_path, monkeypatch)
     copy = copy_repository(tmp_path/'modit')
     monkeypatch.setenv('MODIT_RUNS', str(copy/'runs'))
     keys, claims = printed(copy, KEYS), printed(copy, COUNTED.replace('assert', 'assert True or'))
-    page = copy/'nbs'/'data'/'048_datasets.ipynb'
+    page = copy/'nbs'/'repro'/'datasets'/'048_datasets.ipynb'
     nb = json.loads(page.read_text())
     (cell,) = [c for c in nb['cells'] if 'DATASETS = {' in ''.join(c['source'])]
     head = 'DATASETS = { # profile -> its row'
@@ -67,9 +67,9 @@ def test_a_public_dataset_is_one_row_one_page_one_section(tmp_path, monkeypatch)
     assert head in code
     cell['source'] = code.replace(head, head + ROW).splitlines(keepends=True)
     page.write_text(json.dumps(nb, indent=1))
-    sources = ['#| default_exp data.toys', f'#| export\n{PAGE}']
+    sources = ['#| default_exp repro.datasets.toys', f'#| export\n{PAGE}']
     nb['cells'] = [dict(cell, id=f't{i}', source=source) for i, source in enumerate(sources)]
-    (copy/'nbs'/'data'/'053_toys.ipynb').write_text(json.dumps(nb, indent=1))
+    (copy/'nbs'/'repro'/'datasets'/'053_toys.ipynb').write_text(json.dumps(nb, indent=1))
     with open(copy/'settings.ini', 'a') as f: f.write(SECTION)
     run_python(EXPORT, copy)
 

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from conftest import NO_KERNEL, WRITING, copy_repository, results, run_python
-from modit.run.notebooks import experiments, short_name
-from modit.run.redraw import has_scores
+from modit.repro.pages.notebooks import experiments, short_name
+from modit.repro.pages.redraw import has_scores
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +47,7 @@ def test_a_page_without_scores_is_named_and_skipped(tmp_path):
 UNTRAINED = """from dataclasses import replace
 from modit.variants import VARIANTS
 VARIANTS['eager'] = replace(VARIANTS['pareto'], label='Eager', page={page!r})
-from modit.run.redraw import redraw_page
+from modit.repro.pages.redraw import redraw_page
 for name in {pages!r}: redraw_page(name, profile='mini')"""
 
 
@@ -71,23 +71,23 @@ def claims(
     rows = differences(joined(scores), p)
     return [judge('B99', rows.assign(verdict='against'))]
 """
-REDRAWN = """from modit.run.redraw import redraw_page
+REDRAWN = """from modit.repro.pages.redraw import redraw_page
 for name in ('twice', 'why'): redraw_page(name, profile='mini')"""
 EXPORT = """from importlib.metadata import entry_points
 [script.load()() for script in entry_points(group='console_scripts', name='nbdev-export')]"""
-NEW_NAMES = {'380_bootstrap': '385_twice', 'experiments.bootstrap': 'experiments.twice',
+NEW_NAMES = {'380_bootstrap': '385_twice', 'repro.paper.bootstrap': 'repro.paper.twice',
              'fig-sig': 'fig-twice', 'tab-optimism': 'tab-twice'}
 
 
 def test_a_page_with_a_claim_is_two_files_even_where_the_claim_is_opposite(tmp_path):
     copy = copy_repository(tmp_path/'modit')
-    experiments = copy/'nbs'/'experiments'
-    text = (experiments/'380_bootstrap.ipynb').read_text()
+    room = copy/'nbs'/'repro'/'paper'
+    text = (room/'380_bootstrap.ipynb').read_text()
     for old, new in NEW_NAMES.items(): text = text.replace(old, new)
     page = json.loads(text)
     for cell in page['cells']:
         if 'def claims(' in ''.join(cell['source']): cell['source'] = CLAIM
-    (experiments/'385_twice.ipynb').write_text(json.dumps(page))
+    (room/'385_twice.ipynb').write_text(json.dumps(page))
     line = 'B99,method,synthetic,twice,ours,HPPO is below SFT.\n'
     with open(copy/'figures'/'reported'/'claims.csv', 'a') as f: f.write(line)
     run_python(EXPORT, copy)

@@ -13,12 +13,13 @@ import pandas as pd
 import pytest
 
 from conftest import EXPERIMENTS, LIBRARY, ROOT, copy_repository, module_of, run_python, tracked_files
-from modit.report.looks import CONFIRMED, NOT_RUN, WORDS
-from modit.run import pipeline, source, stages
+from modit.repro.report.looks import CONFIRMED, NOT_RUN, WORDS
+from modit.stages import pipeline, source, stages
 from modit.cli.command import COMMANDS
-from modit.run.notebooks import executed_path, run_marker
-from modit.data.datasets import CLAIMED
-from modit.run.page import COMMITTED
+from modit.repro.clone import COMMANDS as OF_A_CLONE
+from modit.repro.pages.notebooks import executed_path, run_marker
+from modit.repro.datasets.datasets import CLAIMED
+from modit.repro.pages.page import COMMITTED, page_module
 from modit.settings import Settings, load_settings
 from modit.store import named, runs_dir
 from modit.variants import SINGLE, Variant
@@ -108,7 +109,15 @@ def test_folders_import_each_other_one_way():
         others = {folder(files[name]) for name in source.imported(path.read_text(), path.parent)}
         arrows.setdefault(folder(path), set()).update(others - {folder(path)})
     assert not arrows['.'], 'the method imports no folder'
+    assert not [name for name, others in arrows.items() if 'repro' in others], 'the library stands alone'
     TopologicalSorter(arrows).prepare()  # raises CycleError
+
+
+def test_the_library_names_the_reproduction_in_one_line():
+    found = {str(p.relative_to(ROOT/'modit')): re.findall(r'.*modit\.repro.*', p.read_text())
+             for p in MODULES if 'repro' not in p.relative_to(ROOT).parts}
+    [(where, [line, _])] = [(name, lines) for name, lines in found.items() if lines]
+    assert where == 'cli/command.py' and line.startswith('CLONE =')
 
 
 # ---- a plain install is enough for the method
@@ -223,8 +232,8 @@ def test_a_key_sees_what_code_does_and_not_its_words(stage_keys):
     assert 'Indeed.' in (copy/'rounds.py').read_text()
     assert keys() == before, 'a comment or a docstring would train models again'
     (copy/'pairs.py').rename(copy/'couples.py')
-    for path in (copy/'variants.py', copy/'experiments'/'lib'/'rewards.py'):
-        path.write_text(path.read_text().replace('from .pairs import', 'from .couples import'))
+    for path in (copy/'variants.py', copy/'repro'/'lib'/'rewards.py'):
+        path.write_text(path.read_text().replace('pairs import', 'couples import'))
     assert keys() == before, 'a module that moves would train models again'
     path = copy/'couples.py'
     path.write_text(path.read_text() + '\nANOTHER = 1\n')
@@ -291,7 +300,7 @@ def test_makefile_has_its_targets():
 
 TEXTS = ('README.md', 'AGENTS.md', 'CONTRIBUTING.md', 'docs/paper.md', 'docs/scaling.md', 'nbs/README.md',
          'nbs/COURSE.md',
-         'nbs/experiments/README.md',
+         'nbs/repro/README.md',
          'figures/README.md', 'figures/reported/README.md', 'data_synth/README.md', 'bench/README.md',
          'data_public/README.md')
 
@@ -305,14 +314,14 @@ def test_what_a_text_names_is_there(name):
             assert target in make_targets(), f'{name}: make {target}'
     for link in re.findall(r'\]\(([^)#\s]+)', text):
         assert '://' in link or (path.parent/link).exists(), f'{name} links to {link}, which is not there'
-    for page in re.findall(r'\bnbs/(?:experiments/)?\d\w+\.ipynb', text):
+    for page in re.findall(r'\bnbs/(?:[a-z]+/)*\d\w+\.ipynb', text):
         assert (ROOT/page).exists(), f'{name} names {page}, which is not there'
 
 
 def test_what_agents_are_told_to_type_is_there():
     text = (ROOT/'AGENTS.md').read_text()
     assert len(text.splitlines()) <= 30
-    assert set(re.findall(r'`(?:\.venv/bin/)?modit ([a-z]+)', text)) <= {*COMMANDS}
+    assert set(re.findall(r'`(?:\.venv/bin/)?modit ([a-z]+)', text)) <= {*COMMANDS, *OF_A_CLONE}
     bins = re.findall(r'^\.venv/bin/([\w-]+)', text, re.M)
     assert bins and all((Path(sys.executable).parent/name).exists() for name in bins)
     files = re.findall(r'\b(?:docs|tests|nbs)/\w+\.(?:py|ipynb|txt)', text)
@@ -335,7 +344,7 @@ def test_every_claim_says_what_it_speaks_of_and_who_judges_it():
     of = claims.groupby('scale').id.agg(set)
     assert set(of.index) == {'synthetic', 'public', 'theory'}
     assert of['public'] == set(public.id[public.cells > 0]) - of['theory']
-    pages = {page: (ROOT/'modit'/'experiments'/f'{page}.py').read_text() for page in set(claims.page)}
+    pages = {page: Path(page_module(page).__file__).read_text() for page in set(claims.page)}
     named = [re.search(rf"{r.id}['=]", pages[r.page]) is not None for r in claims.itertuples()]
     assert all(named), claims.id[~pd.Series(named)].tolist()
 
@@ -381,7 +390,7 @@ def test_no_machine_paths():
 NEEDED = """
 LICENSE DATA_LICENSES.md CITATION.cff codemeta.json .zenodo.json CHANGELOG.md CONTRIBUTING.md LOG.md
 requirements.lock Snakefile
-nbs/experiments/.notest workflow/profiles/local/config.yaml data_synth/domains.csv modit/modit.mplstyle
+nbs/repro/paper/.notest workflow/profiles/local/config.yaml data_synth/domains.csv modit/modit.mplstyle
 data_public/packages.csv data_public/LICENSE-wordnet.txt
 setup.py MANIFEST.in .ci/run .github/workflows/ci.yaml .gitattributes .pre-commit-config.yaml
 """

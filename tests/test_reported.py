@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import CONTENTS, ROOT
+from modit.repro.pages.page import page_module
 
 REPORTED = ROOT/'figures'/'reported'
 PAPER = Path(os.environ.get('MODIT_PAPER') or ROOT.parent/'shared'/'000_1615ec6eb273ec8d.txt')
@@ -189,7 +190,7 @@ def test_every_table_has_a_reader():
 
 
 def test_a_table_or_figure_is_of_its_page():
-    code = {page: (ROOT/'modit'/'experiments'/f'{page}.py').read_text() for page in CONTENTS.page}
+    code = {page: Path(page_module(page).__file__).read_text() for page in CONTENTS.page}
     labels = CONTENTS.label.str.replace(':', '-')
     elsewhere = [x for x, page in zip(labels, CONTENTS.page, strict=True) if f"'{x}'" not in code[page]]
     assert not elsewhere, f'figures/reported/contents.csv: the page makes no {elsewhere}'

@@ -23,7 +23,7 @@ from modit.anchored import anchored
 from modit.evaluation import case_noise
 from modit.data.folder import write_folder
 from modit.retrieval import VectorIndex
-from modit.run.pipeline import get_corpus
+from modit.stages.pipeline import get_corpus
 from modit.serving.bundle import BACKBONES, _config_hash, free_for_model, settings_alone
 from modit.serving.card import markdown_table
 from modit.serving.fit import evaluate, fit

@@ -72,8 +72,8 @@ def test_one_experiment_runs_in_a_fresh_clone(tmp_path):
 
 
 def test_a_papermill_line_by_hand_gives_the_same_files(whole, tmp_path):
-    copy, readme = copied(whole, tmp_path)/'modit', (ROOT/'nbs'/'experiments'/'README.md').read_text()
-    line = re.search(r'^\.venv/bin/papermill (.*nbs/experiments/320_main\.ipynb .*)$', readme, re.M)[1]
+    copy, readme = copied(whole, tmp_path)/'modit', (ROOT/'nbs'/'repro'/'README.md').read_text()
+    line = re.search(r'^\.venv/bin/papermill (.*nbs/repro/paper/320_main\.ipynb .*)$', readme, re.M)[1]
     papermill(copy, line.split())
     assert results(copy) == results(whole)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from conftest import HANG, ROOT, environment
-from modit.run import pipeline
+from modit.stages import pipeline
 from modit.data import scorer
 from modit.density import fit_predictor, predict_density, recall_density
 from modit.evaluation import average_pool, sample_cases, score_cases

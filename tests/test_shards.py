@@ -16,16 +16,16 @@ import torch
 
 from conftest import ROOT, environment
 from modit.cli import command
-from modit.run import pipeline, shards
+from modit.stages import pipeline, shards
 from modit.index import milvus
 from modit.candidates import Pool, labelled_pool
-from modit.run.graph import main_stages, stage_jobs
+from modit.repro.pages.graph import main_stages, stage_jobs
 from modit.rounds import hppo
 from modit.variants import VARIANTS
 from modit.model import init_zero_layers, new_model
 from modit.ordering import Cases, prepare_corpus
 from modit.settings import load_settings
-from modit.run.shards import label_in_shards, labeller, shard_file
+from modit.stages.shards import label_in_shards, labeller, shard_file
 from modit.data.synth import make_domain, make_world
 
 S = load_settings('smoke')

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from modit.report.stats import bootstrap_contrasts, cluster_bootstrap, holm
-from modit.report.stats import paired_bootstrap, resample_counts, verdict
+from modit.stats import bootstrap_contrasts, cluster_bootstrap, holm
+from modit.stats import paired_bootstrap, resample_counts, verdict
 from modit.store import stream
 
 

@@ -11,9 +11,9 @@ from papermill import inspect_notebook
 from style import code_lines, exported
 
 from conftest import EXPERIMENTS, OF_REAL_DATA, LIBRARY, ROOT, module_of
-from modit.report.looks import METHODS, add_looks
-from modit.run.notebooks import notebook_parameters, page_constant
-from modit.run.page import LEDGER
+from modit.repro.report.looks import METHODS, add_looks
+from modit.repro.pages.notebooks import notebook_parameters, page_constant
+from modit.repro.pages.page import LEDGER
 
 PAGES = LIBRARY + EXPERIMENTS
 every_experiment = pytest.mark.parametrize('page', EXPERIMENTS, ids=lambda p: p.stem)
@@ -46,7 +46,7 @@ FAULTS = {  # rule: a cell that breaks it
     'has_no_comprehension_in_a_comprehension': code('[[x for x in y] for y in z]'),
     'tells_parameters_line_by_line': code('#| export', 'def f(x):', '    "F."', '    return x'),
     'has_docstrings_of_one_line': code('#| export', 'def f():', '    """F.', '    G."""', '    return 1'),
-    'imports_from_lower_numbers': code('#| export', 'from modit.experiments.main import run'),
+    'imports_from_lower_numbers': code('#| export', 'from modit.repro.paper.main import run'),
     'shows_tables_of_a_screen': shown(**{'text/html': ['<tr>']*46}), 'keeps_the_skeleton': code('x'),
     'opens_itself': code('x'), 'trains_nothing': code('#| export', 'from modit.sft import finetune'),
     'says_what_it_is_about': dict(cell_type='markdown', source='# A title')}
@@ -54,7 +54,7 @@ FAULTS = {  # rule: a cell that breaks it
 
 @pytest.mark.parametrize('rule', [*style.OF_ALL, *style.OF_EXPERIMENTS, style.says_what_it_is_about])
 def test_each_rule_finds_its_fault(rule, tmp_path, monkeypatch):
-    style.numbers()  # of the pages that are there
+    style.places()  # of the pages that are there
     monkeypatch.setattr(style, 'ROOT', tmp_path)
     page = tmp_path/'nbs'/'001_made_up.ipynb'
     page.parent.mkdir()

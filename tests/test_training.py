@@ -14,8 +14,8 @@ from conftest import HANG, ROOT, environment
 from modit.data.synth import synthetic_sessions
 from modit.model import new_model
 from modit.pretrain import pretrain
-from modit.run import precision
-from modit.run.ahead import draw_ahead
+from modit.stages import precision
+from modit.stages.ahead import draw_ahead
 from modit.settings import load_settings
 from modit.store import load_arrays, stream
 
@@ -169,7 +169,7 @@ KILLED = '''
 import os, signal, sys
 from modit.data.synth import synthetic_sessions
 from modit.pretrain import pretrain
-from modit.run.ahead import draw_ahead
+from modit.stages.ahead import draw_ahead
 from modit.settings import load_settings
 s = load_settings('smoke', pretrain_steps=7, checkpoint_every=2)
 draw, calls = draw_ahead(synthetic_sessions(s), s, 3), []

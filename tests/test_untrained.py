@@ -17,7 +17,7 @@ from modit.data.folder import write_folder
 from modit.data.synth import make_domain, make_world
 from modit.evaluation import sample_cases
 from modit.ordering import prepare_corpus, trained_patterns
-from modit.run.pipeline import get_corpus, get_rows
+from modit.stages.pipeline import get_corpus, get_rows
 from modit.serving import learned, rivals
 from modit.serving.card import held_out_words, seen_words, table_notes
 from modit.serving.catalogue import OneQuery, make_catalogue
@@ -118,7 +118,7 @@ def test_the_grid_is_what_single_searches_find(corpus):
     offers = rivals.OFFERS.iloc[::7]
     joint = rivals.joint_of_moves(corpus, cases, parts, offers, s.k)
     for i, how in enumerate(offers.to_dict('records')):
-        scores = rivals.moved(**parts, **how) @ corpus.items.T
+        scores = rivals.steered(**parts, **how) @ corpus.items.T
         for row, mine in zip(scores, cases.sequence, strict=True): row[mine] = -np.inf
         ids = np.argsort(-scores, axis=1)[:, :s.k]
         plain = (corpus.attribute[ids] & (corpus.pattern[ids] == cases.pattern[:, None])).mean(1)
@@ -397,8 +397,9 @@ def test_seeds_may_be_nearly_all_items(quick):
 
 def test_a_folder_without_a_model_is_measured(shoes):
     table = evaluate(shoes, asked=dict(own=.6))
-    ways = ['average', 'classifier', 'untrained', 'asked']
-    assert table[table.split == 'item'].what.tolist() == [*ways, *[f'asked - {way}' for way in ways[:-1]]]
+    ways = ['average', 'classifier', 'untrained', 'shipped', 'served', 'asked']
+    others = [way for way in ways if way not in ('served', 'asked')]
+    assert table[table.split == 'item'].what.tolist() == [*ways, *[f'asked - {way}' for way in others]]
     s = settings_of(shoes)
     for split, kind in (('item', 'trained'), ('pattern', 'new')):
         cases = sample_cases(get_corpus(s, 'shoes'), split, s.density_cases, s)
@@ -443,7 +444,7 @@ def test_the_command_answers_without_a_model(quick, shoes):
 
 def test_the_command_explains_its_table(shoes):
     run = modit(f'evaluate {shoes}')
-    assert run.returncode == 0 and 'untrained - average' in run.stdout and 'modit:' not in run.stdout
+    assert run.returncode == 0 and 'served - average' in run.stdout and 'modit:' not in run.stdout
     lines = run.stderr.splitlines()
     assert all(line.startswith('modit: ') for line in lines) and "average: the seeds' mean" in lines[0]
     assert 'modit: kinds held out: 1 for tests, 1 for validation' in run.stderr

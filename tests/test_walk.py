@@ -6,7 +6,7 @@ import pytest
 from conftest import LIBRARY, module_of
 from modit.data.folder import read_folder, write_folder
 from modit.data.synth import make_domain, make_world
-from modit.run.pipeline import get_corpus, get_domain
+from modit.stages.pipeline import get_corpus, get_domain
 from modit.serving.fit import fit
 from modit.serving.proposal import settings_of
 from modit.settings import load_settings

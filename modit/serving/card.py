@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ..data.folder import FACTS
-from ..report.stats import cluster_interval
+from ..stats import cluster_interval
 from .proposal import FEW
 from ..settings import Settings
 
@@ -51,7 +51,7 @@ def _interval_row(cell, method, rival, metric):
     return row | dict(low=round(max(interval.low, least), 6), high=round(min(interval.high, 1.), 6))
 
 # %% ../../nbs/serving/245_card.ipynb #k005
-_RIVALS = ('average', 'classifier', 'untrained')
+_RIVALS = ('average', 'classifier', 'untrained', 'shipped')
 
 def metrics_of(
     cases, # DataFrame: split, case, pattern, method, attr, same, joint, and unseen where it is known
@@ -90,7 +90,8 @@ def metrics_table(
 
 # %% ../../nbs/serving/245_card.ipynb #k010
 _ROWS = dict(average="the seeds' mean", classifier='its neighbours, sorted by a classifier',
-             untrained='the mean, moved, without a model', policy="the model's query alone",
+             untrained='the steered average, without a model', policy="the model's query alone",
+             shipped='the answer of a rule that comes with the package, learned in other domains',
              rule='the answer of a rule that was learned from the labels',
              served='what expand answers with', asked='what it answers with your share, step or own')
 
@@ -121,19 +122,19 @@ def markdown_table(
 # %% ../../nbs/serving/245_card.ipynb #k013
 _WHERE = dict(item='On kinds seen in training', pattern='On new kinds')
 
-def _left_out(n, patterns): # why a policy has no share: n patterns in tests, some in validation
-    few = f'validation has only {in_patterns(patterns)}, too few kinds to judge the policy'
+def _left_out(n, chosen): # why a policy has no share: n patterns in tests, some in validation
+    few = f'validation has only {in_patterns(int(chosen["patterns"]))}, too few kinds to judge the policy'
     why = f'{"" if n < FEW else "training does not pay: "}validation left out what was trained'
-    return f'{few if patterns < FEW else why}, and `untrained` is served'
+    return f'{few if chosen["patterns"] < FEW else why}, and `{chosen.get("rule") or "untrained"}` is served'
 
 def _verdict(split, rows, chosen):
     "A sentence about a split: what is served against its rivals (rows of Joint and of Same)."
     n = int(rows.patterns.iloc[0])
     where = f'{_WHERE[split]} ({in_patterns(n)})'
     rule = chosen.get('rule', False)
-    if chosen['share'] == 0 and not rule: return f'{where} {_left_out(n, int(chosen["patterns"]))}.'
-    joint = rows[rows.metric == 'joint']
-    gains = ', '.join(f'{_percent(r)} against `{r.what.partition(" - ")[2]}`' for r in joint.itertuples())
+    if chosen['share'] == 0 and rule is not True: return f'{where} {_left_out(n, chosen)}.'
+    gains = ', '.join(f'{_percent(r)} against `{r.what.partition(" - ")[2]}`'
+                      for r in rows[rows.metric == 'joint'].itertuples())
     if n < FEW: return f'{where} there are too few kinds to judge. Points of Joint: {gains}.'
     ahead = {metric: (part.low > 0).all() for metric, part in rows.groupby('metric')}
     pays = 'training pays' if ahead['joint'] and ahead.get('unseen', True) else 'training does not pay'
@@ -168,14 +169,15 @@ def gain_words(
     return f'gained over averaging, in points of Joint on test cases: {", ".join(gains)}'
 
 # %% ../../nbs/serving/245_card.ipynb #n002
-RULED = 'a rule answered, learned from the labels; with share, step or own the moves answer'
+RULED = {True: 'a rule answered, learned from the labels; with share, step or own the moves answer',
+         'shipped': 'the rule of the package answered, learned elsewhere; with step or own the moves answer'}
 
 def moves_words(
     moves,  # what answers for seeds of a new kind: rule, or share, step and own
     chosen, # what validation chose for new kinds
 ) -> str:
     "How such a list is made, and what that means."
-    if 'rule' in moves: return RULED
+    if 'rule' in moves: return RULED[moves['rule']]
     how = 'with ' + ', '.join(f'{name} {value:g}' for name, value in moves.items())
     if moves['share']: return f'{how} the list may leave their kind; --share 0 leaves the policy out'
     few = f': validation has too few new kinds ({in_patterns(int(chosen["patterns"]))})'

@@ -170,7 +170,8 @@ def _expand(
     from modit.serving.card import RULED
     from modit.serving.forecast import forecast_words
     from modit.serving.lists import printed
-    if 'rule' in found.attrs['moves']: print(f'modit: {RULED}', file=sys.stderr, flush=True)
+    ruled = found.attrs['moves'].get('rule')
+    if ruled: print(f'modit: {RULED[ruled]}', file=sys.stderr, flush=True)
     count = found.attrs['forecast']
     if count: print(f'modit: {forecast_words(count, len(found))}', file=sys.stderr, flush=True)
     if 'text' in found: found['text'] = found.text.str.split().str.join(' ') # a row stays a line

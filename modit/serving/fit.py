@@ -19,15 +19,16 @@ from ..data.folder import find_folder
 from ..evaluation import sample_cases
 from ..ordering import centroid, trained_patterns
 from ..retrieval import search
-from ..run.pipeline import get_corpus, get_domain, get_rows, make_stage, one_at_a_time
-from ..run.stages import check_stage, stage_path
+from ..stages.pipeline import get_corpus, get_domain, get_rows, make_stage, one_at_a_time
+from ..stages.stages import check_stage, stage_path
 from .bundle import check_backbone, find_items, free_for_model
 from .card import (gain_words, held_out_words, in_cases, metrics_of, metrics_table, model_card,
                                 seen_words, table_notes, verdict_words)
 from .equal import copies_words
+from .learned import rule_in
 from .proposal import FEW, settings_of
 from .retriever import Retriever, stored_retriever
-from .rivals import (choose_depth, choose_moves, classifier_scores, forecast_rows, moved,
+from .rivals import (choose_depth, choose_moves, classifier_scores, forecast_rows, steered,
                                   only_moves, parts_of, reranked, scored_lists, validation_cases)
 from .shape import split_options
 from ..settings import Settings, override, require
@@ -44,12 +45,12 @@ def _ways(retriever, corpus, s, split, asked):
     if retriever.model: ways |= dict(policy={}, served=only_moves(moves['served']))
     if asked: ways |= dict(asked=only_moves(moves['served']) | asked)
     parts = parts_of(corpus, cases, s, retriever.model)
-    found = {name: moved(**parts, **how) for name, how in ways.items()}
-    if 'rule' not in moves: return found, cases
-    rule = retriever.rule_over(corpus)(cases)
+    found = {name: steered(**parts, **how) for name, how in ways.items()}
+    answers = {name: rule(cases) for name, rule in retriever.rules_over(corpus).items()}
+    if answers: found |= dict(served=found.get('served', found['untrained']))
     last = {name: found.pop(name) for name in ('served', 'asked') if name in found}
-    if moves['served'].get('rule'): last['served'] = rule
-    return found | dict(rule=rule) | last, cases
+    if moves['served'].get('rule'): last['served'] = answers[rule_in(moves['served'])]
+    return found | answers | last, cases
 
 # %% ../../nbs/serving/258_fit.ipynb #c006c
 def _score_model(retriever, corpus, s, classifier, asked=None):
@@ -76,7 +77,7 @@ def _hope(corpus, s, stage):
     "One line that says what is found without training and, of fine-tuning, whether it is expected to help."
     cases = validation_cases(corpus, s)['item']
     move = only_moves(choose_moves(corpus, s)['untrained']['item'])
-    queries = dict(untrained=moved(**parts_of(corpus, cases, s), **move))
+    queries = dict(untrained=steered(**parts_of(corpus, cases, s), **move))
     if stage != 'alone': queries |= dict(target=centroid(corpus.items, cases.tail))
     lists = {name: search(corpus.index, x, s.k, exclude=cases.sequence) for name, x in queries.items()}
     rows = pd.DataFrame(metrics_of(scored_lists(lists, corpus, cases, 'item')))
@@ -151,7 +152,7 @@ def scored_retriever(
     given = bool(known) or getattr(get_domain(s, name), 'pattern', None) is not None
     corpus = corpus or get_corpus(s, name)
     stage = retriever.about['stage']
-    rule = retriever.rule_over(corpus)
+    rules = retriever.rules_over(corpus)
     direct = stage in ('alone', 'direct') and not known # whose history counts the labels
     classifier = on_main(lambda: choose_depth(corpus, s, classifier_scores(corpus, s)))
     metrics = on_main(lambda: metrics_of(_score_model(retriever, corpus, s, classifier)))
@@ -163,11 +164,10 @@ def scored_retriever(
                         'clusters of k-means, which stand in for kinds',
                 patterns=s.of('clusters', name), held=s.of('heldout_clusters', name),
                 valid=s.of('valid_clusters', name)) | known
-    held = on_main(lambda: forecast_rows(corpus, s, retriever.about, retriever.model, rule))
+    held = on_main(lambda: forecast_rows(corpus, s, retriever.about, retriever.model, rules))
     about = retriever.about | dict(data=data, split_key=_split_key(corpus), metrics=metrics,
                                    classifier=classifier, forecast_test=held)
-    scored = replace(retriever, about=about)
-    return replace(scored, card=model_card(retriever.settings, about))
+    return replace(retriever, about=about, card=model_card(retriever.settings, about))
 
 # %% ../../nbs/serving/258_fit.ipynb #d030
 _FITTED = ('alone', 'direct', 'sft', *VARIANTS) # last stages

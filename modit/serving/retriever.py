@@ -21,15 +21,15 @@ from ..model import MODiT
 from ..ordering import trained_patterns
 from ..patterns import nearest_centroid
 from ..retrieval import check_embeddings
-from ..run.pipeline import get_corpus, get_domain, get_model
-from ..run.stages import stage_key
+from ..stages.pipeline import get_corpus, get_domain, get_model
+from ..stages.stages import stage_key
 from .bundle import (corpus_facts, find_items, find_model, other_words, read_bundle, save_bundle,
                                   settings_alone)
 from .card import moves_words
 from .catalogue import Catalogue, items_key, make_catalogue, read_items
 from .equal import average, direction
 from .forecast import list_forecast
-from .learned import Learned, stored_rule
+from .learned import Learned, rule_in, saved_facts, stored_rule, untrained_rule
 from .names import ids_or_vectors, read_together, reading_order, reading_words, what_they_are
 from .proposal import settings_of
 from .shape import number_in, query_parts, score_parts, shaped_list, split_options, with_feedback
@@ -61,16 +61,16 @@ class Retriever:
     def patterns(self) -> np.ndarray: # (C,) numbers, or names where they were given
         return np.array(self.about.get('patterns') or range(len(self.facts['centroids'])))
 
-    def rule_over(self, goods) -> Learned: # the catalogue, or a corpus of its items; None: there is no rule
-        """The rule, which answers from the labels that it knows of these items.
+    def rules_over(self, goods) -> dict: # the catalogue, or a corpus of its items; empty: there is no rule
+        """The rules, by name, which answer from the labels that they know of these items.
 
-        >>> len(shoes.rule_over(shoes.catalogue).here.known)
+        >>> len(shoes.rules_over(shoes.catalogue)['shipped'].here.known)
         3000
         """
         return Learned.over(self.facts, goods, self.catalogue, self.settings.clusters[0])
 
     @cached_property
-    def rule(self): return self.rule_over(self.catalogue)
+    def rules(self): return self.rules_over(self.catalogue)
 
     @cached_property
     def modulations(self) -> list: return step_modulations(self.model, self.settings.ode_steps)
@@ -92,7 +92,7 @@ class Retriever:
         >>> sorted(path.name for path in shoes.save('model').iterdir())
         ['README.md', 'config.json', 'facts.safetensors', 'model.safetensors']
         """
-        return save_bundle(folder, self)
+        return save_bundle(folder, replace(self, facts=saved_facts(self.facts, self.about)))
 
 # %% ../../nbs/serving/257_retriever.ipynb #c010
 def stored_retriever(
@@ -106,12 +106,12 @@ def stored_retriever(
     folder = s.of('folders', name) if s.folders else None
     goods = make_catalogue(read_items(folder) if folder else get_domain(s, name), s.index)
     facts = corpus_facts(corpus)
-    if stage: facts |= stored_rule(s, name, goods)
+    facts |= stored_rule(s, name, goods) if stage else untrained_rule(corpus, s, goods)
     made = Retriever(settings_alone(s, name), model, facts, {}, catalogue=goods)
     about = dict(stage=stage, key=stage_key(s, stage or 'corpus', name), items=len(corpus.items),
                  items_key=items_key(goods), patterns=sorted({*map(str, goods.columns.get('pattern', ()))}),
                  trained=trained_patterns(corpus, s),
-                 **on_main(lambda: served_facts(corpus, s, model, made.rule_over(corpus))))
+                 **on_main(lambda: served_facts(corpus, s, model, made.rules_over(corpus))))
     return replace(made, about=about)
 
 # %% ../../nbs/serving/257_retriever.ipynb #c014
@@ -171,11 +171,11 @@ def _moves(self:Retriever, x, given):
 
 # %% ../../nbs/serving/257_retriever.ipynb #c025q
 @patch
-def _parts(self:Retriever, x, rows, scale=None, share=1., step=0., own=0., rule=False):
+def _parts(self:Retriever, x, rows, scale=None, share=1., step=0., own=0., rule=None):
     "The vectors whose sum is the query of the seeds."
     mean = away = average(x)[None]
     def near(): return self.catalogue.surroundings(mean, x, rows, len(self.facts['centroids']))
-    if rule: return self.rule.parts(x, near())
+    if rule: return self.rules[rule_in(dict(rule=rule))].parts(x, near())
     query = self.queries([x], scale) if share or (scale is not None and not self.model) else mean
     if own:
         away = direction(x.mean(0), self.catalogue.items[near()].mean(0))[None]

@@ -192,7 +192,8 @@ FALLING = ('cosine', 'seeds') # dials that are turned down
 DIALS = dict( # dial -> title of its column
     cosine='cosine of pockets\nand predictor', pockets='pockets\nof a pattern',
     neighbours='neighbours\nof a reward', seeds='seeds\nof a case', dimensions='dimensions')
-DRAWN = {x: x.replace(' steered', '\nsteered average') for x in ('SFT − probe', 'HPPO − SFT', 'HPPO − steered')}
+DRAWN = {x: x.replace(' steered', '\nsteered average')
+         for x in ('SFT − probe', 'HPPO − SFT', 'HPPO − steered')}
 
 # %% ../../nbs/experiments/318_dials.ipynb #s318h
 def plot(scores:dict, p:Page) -> dict: # label -> Figure

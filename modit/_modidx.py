@@ -1987,6 +1987,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                     'modit.report.front.lost': ('report/front.html#lost', 'modit/report/front.py'),
                                     'modit.report.front.means': ('report/front.html#means', 'modit/report/front.py'),
                                     'modit.report.front.over': ('report/front.html#over', 'modit/report/front.py'),
+                                    'modit.report.front.printed': ('report/front.html#printed', 'modit/report/front.py'),
                                     'modit.report.front.readme': ('report/front.html#readme', 'modit/report/front.py'),
                                     'modit.report.front.row': ('report/front.html#row', 'modit/report/front.py'),
                                     'modit.report.front.scores': ('report/front.html#scores', 'modit/report/front.py'),

@@ -2104,6 +2104,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                           'modit.repro.report.front.means': ( 'repro/report/front.html#means',
                                                                               'modit/repro/report/front.py'),
                                           'modit.repro.report.front.over': ('repro/report/front.html#over', 'modit/repro/report/front.py'),
+                                          'modit.repro.report.front.printed': ( 'repro/report/front.html#printed',
+                                                                                'modit/repro/report/front.py'),
                                           'modit.repro.report.front.readme': ( 'repro/report/front.html#readme',
                                                                                'modit/repro/report/front.py'),
                                           'modit.repro.report.front.row': ('repro/report/front.html#row', 'modit/repro/report/front.py'),

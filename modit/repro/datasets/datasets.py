@@ -45,7 +45,7 @@ DATASETS = { # profile -> its row
         'MIT (MoleculeACE); measurements of ChEMBL (CC BY-SA), none of them shown', ('budget',))}
 
 # %% ../../../nbs/repro/datasets/048_datasets.ipynb #4b1a77c2
-CLAIMED = tuple(x for x, row in DATASETS.items() if 'order' in row.pages) # the ledger of real data
+CLAIMED = tuple(x for x, row in DATASETS.items() if 'order' in row.pages) # profiles of real data's ledger
 
 # %% ../../../nbs/repro/datasets/048_datasets.ipynb #460198cd
 def pages_asked(

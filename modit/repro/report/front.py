@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['OTHERS', 'REAL', 'DOMAINS', 'scores', 'joined', 'over', 'judged', 'won', 'lost', 'span', 'holds', 'means', 'row',
-           'readme', 'tour', 'write_texts']
+           'printed', 'readme', 'tour', 'write_texts']
 
 # %% ../../../nbs/repro/report/222_front.ipynb #a2bcb97c
+import json
 from functools import cache
 
 import pandas as pd
@@ -105,9 +106,19 @@ def row(
     bold = best & (method in methods)
     return ' | '.join(f'**{x}**' if b else x for x, b in zip(words, bold, strict=True))
 
+# %% ../../../nbs/repro/report/222_front.ipynb #5f43940c
+def printed(
+    page, # path in nbs, without its ending
+    cell, # id
+) -> str:
+    "What a cell printed when its page was last run."
+    cells = json.loads((repo_root()/'nbs'/f'{page}.ipynb').read_text())['cells']
+    [outputs] = [x['outputs'] for x in cells if x['id'] == cell]
+    return ''.join(''.join(x['text']) for x in outputs if x['output_type'] == 'stream').strip()
+
 # %% ../../../nbs/repro/report/222_front.ipynb #19439bc6
 def _values(): # name -> what the text may use
-    found = (scores, joined, over, judged, won, lost, span, holds, means, row)
+    found = (scores, joined, over, judged, won, lost, span, holds, means, row, printed)
     named = dict(rows_of=_rows_of, file=_file, in_paper=_in_paper, settings=load_settings,
                  least=_LEAST_POSITIVES, REAL=REAL, CLAIMED=CLAIMED, version=modit.__version__)
     return named | {f.__name__: f for f in found}

@@ -149,7 +149,8 @@ pd.read_csv('shoes/items.csv').to_parquet('shoes/items.parquet')
 os.remove('shoes/items.csv')
 assert len(items_table(Path('shoes'))) == 40
 """
-DRAWN = "from modit.data import e5, icons, molecules, public, tree; import PIL, rdkit, resvg_py, tokenizers"
+DRAWN = """from modit.data import e5, icons, licences, molecules, public, tree
+import PIL, rdkit, resvg_py, tokenizers"""
 SEARCHED = """
 import numpy as np
 from modit.index.milvus import MilvusIndex

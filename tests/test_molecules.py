@@ -1,7 +1,8 @@
-"""Molecules as a domain, and a market in which labels are bought one by one."""
+"""Molecules and licence texts as domains, and a market in which labels are bought one by one."""
 import numpy as np
 import pytest
 
+from modit.data.licences import _rule, make_licences
 from modit.data.molecules import _structure, embedded, make_molecules, similarity, why_no_molecules
 from modit.data.synth import make_domain, make_world
 from modit.experiments.lib.budgets import (BoughtLooks, Purse, feedback, hunt, judged, lists, market,
@@ -47,6 +48,17 @@ def test_a_folder_is_made_once(tmp_path):
     with pytest.raises(ValueError, match='no molecules'): make_molecules('atoms', tmp_path)
     (tmp_path/'embeddings.npy').touch()
     assert make_molecules('molecules', tmp_path) == tmp_path and not (tmp_path/'items.csv').exists()
+    with pytest.raises(ValueError, match='no licence texts'): make_licences('laws', tmp_path)
+    assert make_licences('licences', tmp_path) == tmp_path and not (tmp_path/'items.csv').exists()
+
+
+def test_a_curators_file_is_read_as_yaml_reads_it():
+    yaml = pytest.importorskip('yaml')
+    head = 'license_expression: mit OR\n    zlib\nrelevance: 100\nreferenced_filenames:\n    - LICENSE.txt\nnotes: a: b'
+    known, text = _rule(f'---\n{head}\n---\n\n See {{{{LICENSE}}}}\n\tof  --- MIT')
+    theirs = yaml.safe_load(head.replace('a: b', '"a: b"'))
+    assert set(known) == set(theirs) and known['license_expression'] == theirs['license_expression']
+    assert known['notes'] == theirs['notes'] and text == 'See LICENSE of --- MIT'
 
 
 @pytest.mark.parametrize('most', [0, 1, 65, 10_000])

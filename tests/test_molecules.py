@@ -54,7 +54,8 @@ def test_a_folder_is_made_once(tmp_path):
 
 def test_a_curators_file_is_read_as_yaml_reads_it():
     yaml = pytest.importorskip('yaml')
-    head = 'license_expression: mit OR\n    zlib\nrelevance: 100\nreferenced_filenames:\n    - LICENSE.txt\nnotes: a: b'
+    head = ('license_expression: mit OR\n    zlib\nrelevance: 100\n'
+            'referenced_filenames:\n    - LICENSE.txt\nnotes: a: b')
     known, text = _rule(f'---\n{head}\n---\n\n See {{{{LICENSE}}}}\n\tof  --- MIT')
     theirs = yaml.safe_load(head.replace('a: b', '"a: b"'))
     assert set(known) == set(theirs) and known['license_expression'] == theirs['license_expression']

@@ -487,6 +487,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                         'modit.experiments.both.table': ('experiments/both.html#table', 'modit/experiments/both.py')},
             'modit.experiments.budget': { 'modit.experiments.budget._draw_cell': ( 'experiments/budget.html#_draw_cell',
                                                                                    'modit/experiments/budget.py'),
+                                          'modit.experiments.budget.agreement': ( 'experiments/budget.html#agreement',
+                                                                                  'modit/experiments/budget.py'),
                                           'modit.experiments.budget.asked_of': ( 'experiments/budget.html#asked_of',
                                                                                  'modit/experiments/budget.py'),
                                           'modit.experiments.budget.by_budget': ( 'experiments/budget.html#by_budget',

@@ -1,10 +1,12 @@
 """Molecules and licence texts as domains, and a market in which labels are bought one by one."""
 import numpy as np
+import pandas as pd
 import pytest
 
 from modit.data.licences import _rule, make_licences
 from modit.data.molecules import _structure, embedded, make_molecules, similarity, why_no_molecules
 from modit.data.synth import make_domain, make_world
+from modit.experiments.budget import agreement, in_each
 from modit.experiments.lib.budgets import (BoughtLooks, Purse, feedback, hunt, judged, lists, market,
                                            on_shelf, requests, told)
 from modit.ordering import prepare_corpus
@@ -100,3 +102,17 @@ def test_feedback_lists_hold_no_seed_and_no_item_twice(corpus, s):
         both = np.concatenate([ids, cases.sequence], 1)
         assert all(len({*row}) == s.k + s.prefix_len for row in both)
         assert judged(corpus, cases, ids).joint.between(0, 1).all()
+
+
+def test_sets_that_disagree_are_named():
+    columns = ['method', 'budget', 'estimate', 'low']
+    def gained(*rows): return pd.DataFrame([x for x in rows for _ in range(2)], columns=columns)
+    tests, costly = ('tested_10', 100, .2, .1), ('reranked', 100, .1, -.1)
+    one = gained(tests, costly)
+    same = in_each(dict(a=one, b=one))
+    assert same.agree.all() and same.everywhere.sum() == 1 and agreement(same).endswith('agree on all 2 rows.')
+    other = pd.concat([gained(tests), gained(('reranked', 100, .3, .2)), gained(('rule', 100, .3, .2))])
+    both = in_each(dict(a=one, b=other))
+    assert len(both) == 2, 'a row that only one set has is not compared'
+    assert both.loc['reranked', 100].agree == False # noqa: E712
+    assert '(100)' in agreement(both).partition('disagree on')[2]

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'APART', 'FREE', 'TRAINED', 'SHARED', 'COLUMNS', 'asked_of', 'score_feedback',
            'score_market', 'facts_of', 'run', 'by_budget', 'enrichment', 'gains', 'paying', 'said_of', 'table', 'plot',
-           'in_each', 'claims']
+           'in_each', 'agreement', 'claims']
 
 # %% ../../nbs/experiments/373_budget.ipynb #2c15a3c5
 import matplotlib.pyplot as plt
@@ -32,7 +32,7 @@ LOOKS = {
     'tested_10': ('Tested in order, ten requests', 'grey', '^'),
     'feedback_10': ('Feedback, ten requests', 'blue'),
     'feedback_100': ('Feedback, a hundred requests', 'blue', 'o', False)}
-APART = True # `make molecules` runs it
+APART = True # `make budget` runs it
 FREE = ('average', 'average_own', 'nearest_seed')
 TRAINED = ('reranked', 'alone', 'rule')
 SHARED = (10, 100) # requests that share a budget, where labels are spent on requests
@@ -212,7 +212,7 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
 # %% ../../nbs/experiments/373_budget.ipynb #3d6f7938
 def in_each(
     gained, # dict: profile -> `gains`
-) -> pd.DataFrame: # method, budget; of each profile the cells above averaging and the mean gain; agree
+) -> pd.DataFrame: # method, budget; of each profile cells and mean gain; everywhere, agree
     "Whether sets of data agree on what pays."
     found = {name: paying(x).set_index(['method', 'budget']) for name, x in gained.items()}
     pays = pd.DataFrame({name: x.above == x.cells for name, x in found.items()}).dropna()
@@ -220,7 +220,21 @@ def in_each(
     for name, x in found.items():
         columns[f'{name}: above'] = x.above.astype(str) + ' of ' + x.cells.astype(str)
         columns[f'{name}: gain'] = (100*x.gain).round(1)
-    return pd.DataFrame(columns).loc[pays.index].assign(agree=pays.nunique(axis=1) == 1)
+    ends = dict(everywhere=pays.all(axis=1), agree=pays.nunique(axis=1) == 1)
+    return pd.DataFrame(columns).loc[pays.index].assign(**ends)
+
+# %% ../../nbs/experiments/373_budget.ipynb #bd23e6a4
+def agreement(
+    both, # of `in_each`
+) -> str: # two sentences
+    "What pays in every set of data, and on what sets disagree."
+    def named(rows):
+        plain = rows.reset_index().astype(dict(budget=str))
+        budgets = plain.groupby('method', sort=False).budget.agg(', '.join)
+        return '; '.join(f'{look(m).label} ({b})' for m, b in budgets.items()) or 'nothing'
+    differ = both[~both.agree]
+    end = f'disagree on {named(differ)}' if len(differ) else f'agree on all {len(both)} rows'
+    return f'Pays in every set (labels): {named(both[both.everywhere])}. The sets {end}.'
 
 # %% ../../nbs/experiments/373_budget.ipynb #bb939f06
 def claims(scores:dict, p:Page) -> list: # none

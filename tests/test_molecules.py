@@ -111,7 +111,7 @@ def test_sets_that_disagree_are_named():
     one = gained(tests, costly)
     same = in_each(dict(a=one, b=one))
     assert same.agree.all() and same.everywhere.sum() == 1 and agreement(same).endswith('agree on all 2 rows.')
-    other = pd.concat([gained(tests), gained(('reranked', 100, .3, .2)), gained(('rule', 100, .3, .2))])
+    other = gained(tests, ('reranked', 100, .3, .2), ('rule', 100, .3, .2))
     both = in_each(dict(a=one, b=other))
     assert len(both) == 2, 'a row that only one set has is not compared'
     assert both.loc['reranked', 100].agree == False # noqa: E712

@@ -192,7 +192,7 @@ def _draw_list(ax, items, heading): # of one method, or the seeds
 # %% ../../../nbs/repro/ours/485_lists.ipynb #f004
 def _name_marks(ax, means): # of the first row
     "The methods' names above their marks, from left to right."
-    places = np.linspace(2, 65, len(means))
+    places = np.linspace(9, 65, len(means))
     for x, m in zip(places, means.sort_values().index, strict=True):
         ax.text(x, -.7, MARKED[m], ha='center', size=7, color=look(m).colour)
 

@@ -138,13 +138,14 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
                'over all floors of Same, of the best value that the method reaches.')
     return {'tab-frontier': Table(reached_areas(curves(scores), COLUMNS), caption, COLUMNS)}
 
-# %% ../../../nbs/repro/ours/465_frontier.ipynb #c030
+# %% ../../../nbs/repro/ours/465_frontier.ipynb #a38a4665
 def _draw_curve(ax, means, kind, large): # means of one cell by kind and dial; dials with a large mark
     dashed = dict(ls='--' if kind in STEPPED else '-', lw=.9, ms=3)
     ax.plot(means.loc[kind].same, means.loc[kind].joint, **look(kind).style | dashed)
     at = means.loc[kind].loc[large]
     ax.plot(at.same, at.joint, **look(kind).style | dict(ms=6))
 
+# %% ../../../nbs/repro/ours/465_frontier.ipynb #c030
 def plot_curves(
     cases,      # of `curves`
     shown:dict, # kind -> its dials with a large mark

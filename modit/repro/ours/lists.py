@@ -256,14 +256,15 @@ def plot_icons(
     ids = shown.id.unique()
     pictures = dict(zip(ids, draw(icons.svg[ids]), strict=True))
     names = icons.pattern[shown.groupby('case').id.first()]
-    notes = [f'{SEEN[x.split]} word, {"pixels" if x.domain.endswith("-plain") else "encoder"}'
+    notes = [f'{SEEN[x.split]}, {"pixels" if x.domain.endswith("-plain") else "encoder"}'
              for x in shown.drop_duplicates('case').itertuples()]
     seeds = (lists.method == 'seeds').sum()//len(names)
     headings = dict(seeds=f'6 of {seeds} seeds') | {m: f'{look(m).label} finds' for m in SHOWN}
     fig = draw_sheet(shown, [*names], pictures, headings, notes=notes)
-    fig.suptitle(_ABOVE, fontsize=9.5)
+    right = shown.groupby('method').right.agg(['sum', 'size']).loc[[*SHOWN]]
+    counts = ', '.join(f'{look(m).label} {n} of {most}' for m, n, most in right.itertuples())
+    fig.suptitle(f'Right: {counts}.\n{_ABOVE}', fontsize=9)
     return fig
-
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #f006
 def plot(scores:dict, p:Page) -> dict: # label -> Figure

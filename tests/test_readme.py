@@ -64,7 +64,30 @@ def test_a_sentence_that_no_longer_holds_stops_the_text():
 # ---- tables, pages, code
 def test_the_readme_is_short():
     words = [w for w in README.split() if any(map(str.isalnum, w))]  # without bars of tables
-    assert len(words) <= 1800
+    assert len(words) <= 1500
+    until = README.split('```')[0].split()
+    assert len(until) <= 200, 'a command stands on the first screen'
+
+
+def test_a_folder_costs_what_was_measured():
+    rows = pd.read_csv(ROOT/'figures'/'mini'/'folder.csv').set_index('what')
+    words = f'a list takes {rows.cpu_seconds["list_first"]:.0f} seconds of one core'
+    assert words in README and f'training {rows.cpu_seconds["fit"]/60:.1f} minutes' in README
+
+
+def test_what_a_command_prints_is_what_its_page_printed():
+    page = json.loads((ROOT/'nbs'/'serving'/'280_tutorial.ipynb').read_text())
+    printed = [''.join(o.get('text', '')) for c in page['cells'] for o in c.get('outputs', [])]
+    [shown] = re.findall(r'^```text\n(.*?)\n```', README, re.M | re.S)
+    assert shown in [x.strip() for x in printed]
+
+
+def test_shares_of_molecules_are_those_of_the_scores():
+    cases = pd.read_csv(ROOT/'figures'/'molecules'/'cases'/'budget.csv.gz')
+    for method, budget in {'average': 0, 'tested_10': 100, 'feedback_10': 300}.items():
+        rows = cases[(cases.method == method) & (cases.budget == budget)]
+        means = 100*rows.groupby(['domain', 'split']).joint.mean()
+        assert f'{min(means):.0f} to {max(means):.0f}' in README
 
 
 LISTS = {'library': (LIBRARY, 'nbs/README.md'), 'experiments': (EXPERIMENTS, 'nbs/repro/README.md')}

@@ -9,7 +9,7 @@ import pytest
 from modit.data.folder import write_folder
 from modit.data.synth import make_domain, make_world
 from modit.evaluation import sample_cases
-from modit.run.pipeline import get_corpus
+from modit.stages.pipeline import get_corpus
 from modit.serving import learned
 from modit.serving.fit import evaluate
 from modit.serving.proposal import settings_of

@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from conftest import EXPERIMENTS, LIBRARY, ROOT
-from modit.repro.datasets.datasets import CLAIMED
 from modit.repro.paper.drawings import METHODS, joint_of_cases, nearest_case
 from modit.repro.pages.page import open_page
+from modit.repro.report import front
 
 sys.path.insert(0, str(ROOT/'docs'))
 from docments import read_notebook, text_of  # noqa: E402
@@ -100,11 +100,8 @@ def test_pictures_of_pages_are_those_that_the_pages_show():
         assert f']({name})' in TOUR
 
 
-@pytest.mark.parametrize('name', ['tab-headline', 'tab-classes'])
-def test_the_tour_shows_a_committed_table(name):
-    shown = TOUR.split(f'<!-- {name} -->')[1].split(f'<!-- /{name} -->')[0].strip()
-    table = (ROOT/'figures'/'mini'/f'{name}.md').read_text().strip()
-    assert shown == table, f'copy figures/mini/{name}.md between its marks in docs/tour.md'
+def test_the_tour_is_its_text_with_numbers():
+    assert front.tour() == TOUR, 'run python -m modit.repro.report.front'
 
 
 @pytest.fixture(scope='module')
@@ -129,51 +126,6 @@ def has(text, *sentences):
     "Whether a text says all this."
     missing = [sentence for sentence in sentences if sentence not in text]
     assert not missing, f'computed, and not in the text: {missing}'
-
-
-def test_the_first_stop_counts_what_is_drawn(drawn):
-    p, points, joint = drawn
-    at = points[points.figure == 'task'].set_index('kind')[['value', 'x2', 'y2']]
-    counts = (p.s.k*at.loc[['average', 'sft', 'hppo', 'attribute_only']]).round().astype(int)
-    (average, its_pattern, _), sft, hppo, alone = counts.values
-    means = 'its mean is {} with the average, {} with SFT and {} with HPPO'.format(*percents(joint.mean()))
-    assert alone[:2].tolist() == [0, 0]
-    has(TOUR, f'Of {len(joint)} cases it is the one', f'For the {len(joint)} cases {means}',
-        f'Of the {p.s.k} items that it retrieves {its_pattern} belong', f'only {average} are wanted',
-        f'Of its {p.s.k} items {alone[2]} have the attribute, and none',
-        *(f'it retrieves {wanted} wanted items, and {mine} of the' for wanted, mine, *_ in (sft, hppo)))
-
-
-def test_the_next_stops_have_the_numbers_of_committed_files(drawn):
-    p, points, _ = drawn
-    pairs = points[points.figure == 'hppo'].kind.value_counts()
-    order = pd.read_csv(p.folder/'claim-cells.csv').query('id == "C09"')
-    assert (order.low*order.side > 0).all()
-    has(TOUR, f'The first {p.s.prefix_len} of a', f'The last {p.s.seq_len - p.s.prefix_len} are the *tail*',
-        f'significantly higher Joint in all {len(order)} cells',
-        f'Of these {pairs.sum()} pairs the filter removes {pairs["removed"]}')
-
-
-def cells_of(profile, claim):
-    "Which new patterns a claim holds on significantly, and on which its opposite."
-    rows = pd.read_csv(ROOT/'figures'/profile/'claim-cells.csv').query('id == @claim and split == "pattern"')
-    return (rows.low*rows.side > 0).sum(), (rows.high*rows.side < 0).sum(), len(rows)
-
-
-def test_the_last_stop_has_the_numbers_of_the_ledgers():
-    helps, _, domains = cells_of('mini', 'C04')
-    real = pd.concat([pd.read_csv(ROOT/'figures'/profile/'claim-cells.csv') for profile in CLAIMED])
-    real = real.query('id == "C04" and split == "pattern"').set_index('domain').verdict
-    assert real[real == 'for'].index.tolist() == ['icons-plain']
-    assert real[real == 'against'].index.tolist() == ['wordnet-freq']
-    own = pd.read_csv(ROOT/'figures'/'mini'/'tab-own-gain.csv')
-    own = own.query('method == "average_own" and split == "pattern" and metric == "joint"')
-    assert (own.low > 0).all() # on items, too:
-    assert (pd.read_csv(ROOT/'figures'/'mini'/'tab-own-gain.csv').query(
-        'method == "average_own" and split == "item" and metric == "joint"').low > 0).all()
-    has(TOUR, f'it helps in {helps} of {domains} synthetic domains',
-        f'Of the {len(real)} real domains, it helps on the new patterns of one (icons as plain pixels)',
-        f'all {len(own)} domains, by {100*own.estimate.min():.1f} to {100*own.estimate.max():.1f} points')
 
 
 def test_page_470_says_what_it_draws(drawn):

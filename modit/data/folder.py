@@ -162,7 +162,8 @@ def raw_sessions(
 FACTS = 'domain.ini'
 OF_FOLDER = dict(threshold=float, clusters=int, heldout_clusters=int, valid_clusters=int, train_rows=int,
                  normal_share=float, repetition=int, sft_epochs=int, k=int, seq_len=int, prefix_len=int,
-                 tail_depths=tuple[int, ...], anchors=int, heldout_positives=int, train_positives=int)
+                 tail_depths=tuple[int, ...], anchors=int, heldout_positives=int, train_positives=int,
+                 scorer=str)
 
 def read_facts(
     path, # of a folder
@@ -200,7 +201,7 @@ def is_name(
     return bool(re.fullmatch(r'[\w.-]*\w[\w.-]*', letters))
 
 # %% ../../nbs/data/037_folder.ipynb #c037
-def _inspect(path, dim=None, scored=False):
+def _inspect(path, dim=None, scored=False, few=False):
     "The contents of a folder, as far as they can be read, and messages about all its problems."
     folder = find_folder(path)
     parts, lines = _read_parts(folder)
@@ -208,7 +209,7 @@ def _inspect(path, dim=None, scored=False):
     if x is not None:
         parts['lengths'] = row_lengths(x)
         lines += embedding_problems(parts['lengths'], x.shape[1], dim)
-    if table is not None: lines += table_problems(table, (facts or {}).get('threshold'), scored)
+    if table is not None: lines += table_problems(table, (facts or {}).get('threshold'), scored, few)
     if table is not None and sessions is not None:
         parts['sessions'] = _session_rows(sessions, table.id)
         lines += session_problems(parts['sessions'])
@@ -223,9 +224,10 @@ def problems(
     path,        # of a folder
     dim=None,    # dimension that a model needs; None: any
     scored=False, # True: a scorer labels the items without a label
+    few=False,   # True: there may be few labels, or none
 ) -> list:       # of messages, empty if there is no problem
     "Messages about all problems of a domain's folder; raises `ValueError` if there is no such folder."
-    return _inspect(path, dim, scored)[1]
+    return _inspect(path, dim, scored, few)[1]
 
 # %% ../../nbs/data/037_folder.ipynb #c043
 def _columns(table):
@@ -240,9 +242,10 @@ def read_folder(
     path,         # of a folder
     scored=False, # True: a scorer labels the items without a label
     rows=None,    # file for normalised items, if the folder's are not of unit length; None: memory
+    few=False,    # True: there may be few labels, or none
 ) -> FolderDomain:
     "A domain read from your own folder; raises `ValueError` if the folder has any problem."
-    parts, lines = _inspect(path, scored=scored)
+    parts, lines = _inspect(path, scored=scored, few=few)
     more = f' (and {len(lines) - 1} more: modit check {path})' if len(lines) > 1 else ''
     if lines: raise ValueError(f'{path}: {lines[0]}{more}')
     table = parts['table']

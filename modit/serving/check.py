@@ -7,6 +7,8 @@ __all__ = ['Expectation', 'expect', 'readings', 'check_folder']
 
 # %% ../../nbs/serving/259_check.ipynb #c002
 from dataclasses import replace
+from math import ceil
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +24,7 @@ from ..patterns import ROLES
 from .card import held_out_words, in_cases, in_patterns
 from .equal import copies_words, direction
 from .proposal import FEW, domain_name, propose, settings_of, write_facts
+from .purse import SURVEY, enough_of, lacking
 from .rivals import LEAST
 from ..settings import Settings, require
 from ..store import named, stream
@@ -138,6 +141,21 @@ def _measured(domain, s):
     lines = [*readings(expect(corpus, s)), copies_words(corpus, s), held_out_words(s, corpus.name)]
     return [line for line in lines if line]
 
+# %% ../../nbs/serving/259_check.ipynb #06504376
+def _sells(path): # whether its domain.ini names a scorer
+    try: return 'scorer' in read_facts(path)
+    except ValueError: return False # `problems` tells of it
+
+def _before_buying(path, domain):
+    "What a folder is whose labels are to be bought, in lines; raises `ValueError` where they cannot be."
+    require(domain.patterns, 'labels are bought by the pattern; give its table a column pattern')
+    enough = enough_of(path)
+    least = ceil(lacking(domain, SimpleNamespace(positive=domain.attribute), enough)/SURVEY)
+    scorer = read_facts(path)['scorer']
+    return [_contents(domain), f'labels come from {scorer}, and each may cost: nothing is measured',
+            f'to buy labels and train: modit fit {path} --budget N; N is {least} if all of them are '
+            f'positive, and more by the share that are not']
+
 # %% ../../nbs/serving/259_check.ipynb #c041
 def check_folder(
     path,            # of a domain
@@ -154,12 +172,15 @@ def check_folder(
     """
     require(threshold is None or np.isfinite(threshold), f'threshold {threshold}: give a finite number')
     if threshold is not None: write_facts(path, read_facts(path) | dict(threshold=threshold))
-    wrong = problems(path, dim, scorer != 'column')
+    few = scorer == 'column' and _sells(path)
+    scored = few or scorer != 'column'
+    wrong = problems(path, dim, scored, few)
     if wrong: return [], wrong
     lines = []
     try:
         if scorer != 'column': named(scorer)
-        domain = replace(read_folder(path, scorer != 'column'), name=domain_name(path))
+        domain = replace(read_folder(path, scored, few=few), name=domain_name(path))
+        if few and not domain.labelled.all(): return _before_buying(path, domain), []
         write_facts(path, propose(domain) | read_facts(path))
         s = settings_of(path, profile, scorers=[scorer])
         lines += [_contents(domain), f'settings for it are in {path}/{FACTS}; change them there']

@@ -59,6 +59,7 @@ def _check(
 ):
     "report errors in data, and what results to expect"
     load_settings(profile)
+    from modit.data.folder import read_facts
     from modit.serving.check import check_folder
     from modit.serving.proposal import settings_of
     bad = 0
@@ -67,18 +68,20 @@ def _check(
         bad += len(trouble)
         for line in [*facts, *trouble]: print(f'{path}: {line}', flush=True)
     require(not bad, f'things to mend: {bad}')
-    settings_of(folder, profile, scorers=[scorer]*len(folder)) # one model for all of them
+    labelled = [path for path in folder if scorer != 'column' or 'scorer' not in read_facts(path)]
+    if labelled: settings_of(labelled, profile, scorers=[scorer]*len(labelled)) # one model for all of them
 
 # %% ../../nbs/serving/271_commands.ipynb #c027
 def _fit(
     folder:_Folders, profile:Profile='mini',
     variant:str='alone', # direct rewards; direct: from SFT; sft; or a variant of HPPO, such as adaptive
     overrides:Overrides='{}',
+    budget:int=None,     # labels that may be bought of the scorer that domain.ini names; none without it
 ):
     "train on folders of embeddings, and save a model for each"
     load_settings(profile)
     from modit.serving.fit import fit
-    fit(folder, profile, variant, **read_json('--overrides', overrides))
+    fit(folder, profile, variant, budget=budget, **read_json('--overrides', overrides))
 
 # %% ../../nbs/serving/271_commands.ipynb #c046
 def _evaluate(

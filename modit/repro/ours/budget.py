@@ -2,7 +2,8 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'APART', 'FREE', 'TRAINED', 'SHARED', 'COLUMNS', 'asked_of', 'score_feedback',
-           'score_market', 'facts_of', 'run', 'by_budget', 'enrichment', 'gains', 'paying', 'table', 'plot', 'claims']
+           'score_market', 'facts_of', 'run', 'by_budget', 'enrichment', 'gains', 'paying', 'said_of', 'table', 'plot',
+           'in_each', 'agreement', 'claims']
 
 # %% ../../../nbs/repro/ours/373_budget.ipynb #2c15a3c5
 import matplotlib.pyplot as plt
@@ -31,7 +32,7 @@ LOOKS = {
     'tested_10': ('Tested in order, ten requests', 'grey', '^'),
     'feedback_10': ('Feedback, ten requests', 'orange', 'P'),
     'feedback_100': ('Feedback, a hundred requests', 'orange', 'P', False)}
-APART = True # `make molecules` runs it
+APART = True # `make budget` runs it
 FREE = ('average', 'average_own', 'nearest_seed')
 TRAINED = ('reranked', 'alone', 'rule')
 SHARED = (10, 100) # requests that share a budget, where labels are spent on requests
@@ -153,14 +154,19 @@ def paying(
     return by.agg(above=('above', 'sum'), cells=('above', 'size'), gain=('estimate', 'mean')).reset_index()
 
 # %% ../../../nbs/repro/ours/373_budget.ipynb #d9318f94
+_WORDS = {'molecules': ('series', 'potent')} # profile -> patterns, and what is wanted
+
+def said_of(s): return _WORDS.get(s.profile, ('patterns', 'wanted')) # Settings -> words
+
 def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint, enrichment, and gain over averaging, by labels bought (ours)."
     wide, rates, gained = by_budget(scores), enrichment(scores), gains(scores, p.s)
     words = f'By labels bought in all; lists of {p.s.k}. Feedback: so many requests share the labels.'
     methods = [x for x in COLUMNS if x in wide]
-    over = f"Joint minus averaging's, in points, with 95% intervals over series. {words}"
+    kinds, wanted = said_of(p.s)
+    over = f"Joint minus averaging's, in points, with 95% intervals over {kinds}. {words}"
     return {'tab-budget': Table(wide, f'Joint (percent). {words}', methods),
-            'tab-budget-enrichment': Table(rates, f'Share of potent items over the base rate. {words}', ()),
+            'tab-budget-enrichment': Table(rates, f'Share of {wanted} items over the base rate. {words}', ()),
             'tab-budget-gain': Table(gained, over, ('estimate', 'low', 'high'))}
 
 # %% ../../../nbs/repro/ours/373_budget.ipynb #001fb40d
@@ -183,7 +189,7 @@ def _draw_cell(ax, cell, k): # of one domain and split
         ax.plot(*zip(*means, strict=True), color=seen.colour, lw=.8, marker='')
 
 # %% ../../../nbs/repro/ours/373_budget.ipynb #c80c9d14
-_SPLITS = dict(item='seen series', pattern='new series')
+_SPLITS = dict(item='seen', pattern='new')
 
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Right items of a list against labels bought, with intervals over series (ours)."
@@ -195,7 +201,7 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
         cell = cases[(cases.domain == domain) & (cases.split == split)]
         _draw_cell(ax, cell, p.s.k)
         best = look(cell[cell.budget == cell.budget.max()].groupby('method').joint.mean().idxmax()).label
-        title = f'{domain}, {_SPLITS[split]}\nmost in the end: {best}'
+        title = f'{domain}, {_SPLITS[split]} {said_of(p.s)[0]}\nmost in the end: {best}'
         ax.set(title=title, xscale='log', ylim=(0, p.s.k), xticks=p.budgets)
         ax.set_xticklabels([f'{x:,}' for x in p.budgets])
         ax.minorticks_off()
@@ -205,6 +211,33 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     lines = [plt.Line2D([], [], color=look(x).colour, lw=1, ls=_LINES[x], label=look(x).label) for x in FREE]
     fig.legend(handles=lines + marks, loc='outside upper center', ncols=4)
     return {'fig-budget': fig}
+
+# %% ../../../nbs/repro/ours/373_budget.ipynb #3d6f7938
+def in_each(
+    gained, # dict: profile -> `gains`
+) -> pd.DataFrame: # method, budget; of each profile cells and mean gain; everywhere, agree
+    "Whether sets of data agree on what pays."
+    found = {name: paying(x).set_index(['method', 'budget']) for name, x in gained.items()}
+    pays = pd.DataFrame({name: x.above == x.cells for name, x in found.items()}).dropna()
+    columns = {}
+    for name, x in found.items():
+        columns[f'{name}: above'] = x.above.astype(str) + ' of ' + x.cells.astype(str)
+        columns[f'{name}: gain'] = (100*x.gain).round(1)
+    ends = dict(everywhere=pays.all(axis=1), agree=pays.nunique(axis=1) == 1)
+    return pd.DataFrame(columns).loc[pays.index].assign(**ends)
+
+# %% ../../../nbs/repro/ours/373_budget.ipynb #bd23e6a4
+def agreement(
+    both, # of `in_each`
+) -> str: # two sentences
+    "What pays in every set of data, and on what sets disagree."
+    def named(rows):
+        plain = rows.reset_index().astype(dict(budget=str))
+        budgets = plain.groupby('method', sort=False).budget.agg(', '.join)
+        return '; '.join(f'{look(m).label} ({b})' for m, b in budgets.items()) or 'nothing'
+    differ = both[~both.agree]
+    end = f'disagree on {named(differ)}' if len(differ) else f'agree on all {len(both)} rows'
+    return f'Pays in every set (labels): {named(both[both.everywhere])}. The sets {end}.'
 
 # %% ../../../nbs/repro/ours/373_budget.ipynb #bb939f06
 def claims(scores:dict, p:Page) -> list: # none

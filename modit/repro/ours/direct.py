@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['POLICIES', 'READS', 'SCORES', 'LOOKS', 'COLUMNS', 'NEW', 'SHOWN', 'settings_for', 'scored_draw', 'answers_of', 'run',
-           'beside', 'new_table', 'labels_table', 'table', 'plot', 'same_kept', 'claims']
+           'beside', 'new_table', 'labels_table', 'table', 'plot', 'same_kept', 'claims', 'longer', 'reasons']
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #63fb1226
 from dataclasses import replace
@@ -15,6 +15,7 @@ from ...anchored import anchored
 from ...direct import Looks, climb
 from ...evaluation import average_pool, serve
 from ..lib.curve import paper_gain
+from ..lib.evidence import differs, missing
 from ..lib.further import new_items, untrained
 from ...ordering import Corpus
 from ..report.ledger import judge, threshold_claim
@@ -23,7 +24,7 @@ from ..report.report import Table, best_variants, by_method, read_reported, with
 from ..report.verdicts import contrast, contrasts, split_panels
 from ..pages.page import Page
 from ...stages.pipeline import get_corpus, get_model, get_rows
-from ...settings import Settings
+from ...settings import Settings, repo_root
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #5d175774
 POLICIES = ('direct', 'alone') # stages
@@ -72,7 +73,7 @@ def answers_of(
     return {(method, 0): answer for method, answer in untrained(p, corpus).items()} | answers
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #cbe489d7
-READS = ('main', 'validation', 'own_direction')
+READS = ('main', 'validation', 'own_direction', 'rule')
 SCORES = ('direct', 'direct_draws', 'direct_new')
 LOOKS = {
     'direct': ('Direct', 'vermillion', 's'),
@@ -195,3 +196,31 @@ def claims(scores:dict, p:Page) -> list: # rows of the ledger
     if len(items): found |= dict(B31=contrast(items, 'direct', 'average_own', p.s),
                                  B35=contrast(items, 'alone', 'hppo', p.s))
     return [judge(name, found[name]) for name in sorted(found)]
+
+# %% ../../../nbs/repro/ours/365_direct.ipynb #91ab22cd
+def longer(
+    cases, # of `beside`
+    cells, # rows with a domain, in which B35 misses
+) -> dict: # fields lost, before, after, hppo, in fractions; explained
+    "Joint of the policy alone after 200 and after 400 steps (one H100), beside HPPO's."
+    device = pd.read_csv(repo_root()/'figures'/'h100'/'direct.csv').query('split == "item"')
+    alone = device[device.method == 'alone'].set_index(['domain', 'step']).joint.unstack()
+    hppo = cases[(cases.split == 'item') & (cases.method == 'hppo')].groupby('domain').joint.mean()
+    rows = alone.reindex(cells.domain)
+    hppo = hppo[rows.index]
+    held = bool((rows[400] > hppo).all())
+    return dict(explained=held, lost=[*rows.index], before=rows[200], after=rows[400], hppo=hppo)
+
+# %% ../../../nbs/repro/ours/365_direct.ipynb #92ab33de
+def reasons(scores:dict, p:Page) -> dict: # claim -> fields
+    "B30, B32, B33: the same rewards, without places; B35: more steps."
+    cases = pd.concat([beside(scores), scores['rule'].query('method == "rule"')], ignore_index=True)
+    cells = dict(B30=(contrast(cases, 'direct', 'hppo', p.s), 'hppo', 'joint'),
+                 B32=(same_kept(cases, p), 'sft', 'same'),
+                 B33=(contrast(cases, 'direct', 'direct_first', p.s), 'direct', 'joint'))
+    found = {}
+    for claim, (rows, rival, column) in cells.items():
+        rule = differs(cases, missing(rows), 'rule', rival, p.s, column=column)
+        found[claim] = dict(explained=bool((rule.verdict == 'for').all()), gain=rule.estimate)
+    items = cases[cases.split == 'item']
+    return found | dict(B35=longer(cases, missing(contrast(items, 'alone', 'hppo', p.s))))

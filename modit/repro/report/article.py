@@ -208,10 +208,13 @@ def write_pdf(
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a045
 def write_report():
-    "Build the article in build/report, and where Typst is installed as a PDF, also docs/report.pdf."
+    "Build the article in build/report, and docs/report.html; where Typst is installed docs/report.pdf, too."
     folder = repo_root()/'build'/'report'
     text = fill()
-    print(write_html(folder, text))
+    page = write_html(folder, text)
+    print(page)
+    beside = page.read_text().replace('src="', 'src="../figures/') # in docs it shows the committed pictures
+    atomic_write(repo_root()/'docs'/'report.html', beside)
     pdf = write_pdf(folder, text)
     print(pdf or 'no PDF without Typst: pip install "modit[report]"')
     if pdf: atomic_write(repo_root()/'docs'/'report.pdf', pdf.read_bytes())

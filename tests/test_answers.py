@@ -62,13 +62,13 @@ def test_results_come_before_the_code(page):
     "Committed results: a picture stands below the answer, tables where the page is opened, or both."
     text, *codes = json.loads(page.read_text())['cells']
     below = ''.join(text['source']).partition('**Answer')[2]
-    pictures = re.findall(r'!\[[^\]]+\]\(\.\./\.\./(figures/[\w-]+/fig-[\w-]+\.svg)\)', below)
+    pictures = re.findall(r'!\[[^\]]+\]\((?:\.\./)+(figures/[\w-]+/fig-[\w-]+\.svg)\)', below)
     [opened] = [''.join(c['source']) for c in codes if 'globals())' in ''.join(c['source'])]
     labels = re.findall(r"'([\w-]+)'", opened.partition('p.show(')[2])
     folder = f'figures/{OF_REAL_DATA.get(page.stem, "mini")}'
     files = [*pictures, *(f'{folder}/{label}.md' for label in labels)]
     assert files, 'link a picture below the answer, or end the cell that opens the page with p.show'
-    assert not [name for name in files if not (page.parents[2]/name).exists()]
+    assert not [name for name in files if not (page.parents[3]/name).exists()]
 
 
 @every_page
@@ -82,7 +82,7 @@ def test_a_page_prints_the_intervals_of_its_answer(page):
 # ---- pages that count what the others say
 def counted():
     "What the answers of the last pages say, from the ledger and its tables."
-    folder = EXPERIMENTS[0].parents[2]/'figures'/'mini'
+    folder = EXPERIMENTS[0].parents[3]/'figures'/'mini'
     table = {name: pd.read_csv(folder/f'{name}.csv') for name in (
         'claims', 'tab-classes', 'tab-groups', 'tab-replicate')}
     classes = table['tab-classes'].set_index('about')

@@ -212,7 +212,7 @@ def mark_of(line):
     return line.get_marker(), face if face == 'none' else to_hex(face), line.get_markersize()
 
 
-@pytest.mark.parametrize('name, label', [('main', 'fig-pareto'), ('frontier', 'fig-frontier')])
+@pytest.mark.parametrize('name, label', [('main', 'fig-pareto')])
 def test_a_ring_encloses_the_mark_of_hppos_variant(name, label):
     p = open_page(name, profile='mini')
     best, figure = best_variants(read_cases(p.folder, 'validation')), figures(name)[label]

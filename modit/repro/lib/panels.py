@@ -6,10 +6,12 @@
 __all__ = ['SPLIT_LOOKS', 'panels', 'legend_beside', 'legend_of_splits', 'title_of_splits', 'metric_panels', 'verdicts_of']
 
 # %% ../../../nbs/repro/lib/243_panels.ipynb #p002
+from itertools import product
+
 import matplotlib.pyplot as plt
 
 from ..report.looks import BLACK, GREY, VERDICTS, Look, legend_of
-from ..report.verdicts import draw_differences
+from ..report.verdicts import draw_differences, everywhere
 from ..pages.page import Page
 
 # %% ../../../nbs/repro/lib/243_panels.ipynb #p005
@@ -64,10 +66,13 @@ def metric_panels(
     metrics = list(dict.fromkeys(rows.column))
     ylabels = [f'{metric.capitalize()}, {words}\n(points)' for metric in metrics]
     titles = [f'{split} split' for split in p.splits]
-    fig, axes = panels(titles, ylabels, .6 + 1.8*len(metrics), sharex=True, sharey='row')
-    for line, metric in zip(axes, metrics, strict=True):
-        for ax, split in zip(line, p.splits, strict=True):
-            draw_differences(ax, rows[(rows.column == metric) & (rows.split == split)], p.domains, marks)
+    fig, axes = panels(titles, ylabels, .7 + 1.9*len(metrics), sharex=True, sharey='row')
+    said = []
+    for (i, metric), (j, split) in product(enumerate(metrics), enumerate(p.splits)):
+        here = rows[(rows.column == metric) & (rows.split == split)]
+        draw_differences(axes[i, j], here, p.domains, marks)
+        said.append(f'{metric.capitalize()}, {split} split, {everywhere(here, marks)}')
+    fig.suptitle('\n'.join(said), fontsize=8)
     legend_beside(axes, *marks.values())
     return fig
 

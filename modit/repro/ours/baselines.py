@@ -238,7 +238,7 @@ ORACLES = (*[x for x in BASELINES if BASELINES[x].oracle], 'filtered')
 add_looks({x: (b.label, 'grey', 'o') for x, b in BASELINES.items() if x not in METHODS})
 
 # colour and mark of those that are drawn
-_MARKS = dict(densest=('blue', '^'), weighted=('sky', 'v'), own_alone=('vermillion', 'D'),
+_MARKS = dict(densest=('blue', '^'), weighted=('sky', 'v'), own_alone=('vermillion', '^'),
               reranked=('green', 's'), feedback=('orange', 'P'), refined=('purple', 'X'),
               feedback_labels=('grey', 'o', False))
 add_looks({x: (row.label, *_MARKS[x]) for x, row in ALTERNATIVES.items()})

@@ -26,12 +26,12 @@ READS = ()
 SCORES = ('budget', 'budget_facts')
 LOOKS = {
     'nearest_seed': ('Nearest seed', 'sky', 'P'),
-    'reranked': ('Classifier', 'yellow', 'v'),
+    'reranked': ('Classifier', 'green', 's'),
     'alone': ('Direct alone', 'purple', 's'),
     'rule': ('Rule', 'vermillion', 'D'),
     'tested_10': ('Tested in order, ten requests', 'grey', '^'),
-    'feedback_10': ('Feedback, ten requests', 'blue'),
-    'feedback_100': ('Feedback, a hundred requests', 'blue', 'o', False)}
+    'feedback_10': ('Feedback, ten requests', 'orange', 'P'),
+    'feedback_100': ('Feedback, a hundred requests', 'orange', 'P', False)}
 APART = True # `make budget` runs it
 FREE = ('average', 'average_own', 'nearest_seed')
 TRAINED = ('reranked', 'alone', 'rule')
@@ -198,15 +198,18 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     fig, axes = plt.subplots(len(p.domains), len(p.splits), figsize=(7, .8 + 2.1*len(p.domains)), sharex=True,
                              sharey=True, squeeze=False, layout='constrained')
     for ax, (domain, split) in zip(axes.flat, across, strict=True):
-        _draw_cell(ax, cases[(cases.domain == domain) & (cases.split == split)], p.s.k)
-        title = f'{domain}, {_SPLITS[split]} {said_of(p.s)[0]}'
+        cell = cases[(cases.domain == domain) & (cases.split == split)]
+        _draw_cell(ax, cell, p.s.k)
+        best = look(cell[cell.budget == cell.budget.max()].groupby('method').joint.mean().idxmax()).label
+        title = f'{domain}, {_SPLITS[split]} {said_of(p.s)[0]}\nmost in the end: {best}'
         ax.set(title=title, xscale='log', ylim=(0, p.s.k), xticks=p.budgets)
         ax.set_xticklabels([f'{x:,}' for x in p.budgets])
         ax.minorticks_off()
     for ax in axes[-1]: ax.set(xlabel='labels bought in all')
     for ax in axes[:, 0]: ax.set(ylabel=f'right items of {p.s.k}')
-    shown = [x for x in COLUMNS if x in set(cases.method) - set(FREE)]
-    fig.legend(handles=legend_of(*shown), loc='outside lower center', ncols=4)
+    marks = legend_of(*(x for x in COLUMNS if x in set(cases.method) - set(FREE)))
+    lines = [plt.Line2D([], [], color=look(x).colour, lw=1, ls=_LINES[x], label=look(x).label) for x in FREE]
+    fig.legend(handles=lines + marks, loc='outside upper center', ncols=4)
     return {'fig-budget': fig}
 
 # %% ../../../nbs/repro/ours/373_budget.ipynb #3d6f7938

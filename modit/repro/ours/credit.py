@@ -222,7 +222,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 
 # %% ../../../nbs/repro/ours/366_credit.ipynb #4ff58ae5
 _MARKS = dict(pairs=('black', 'o'), best=('sky', 's'), weight=('sky', 'P'), contrast=('sky', 'X'),
-              to_pairs=('orange', 'o'), to_best=('green', 's'), to_items=('vermillion', 'D'))
+              to_pairs=('orange', 'o'), to_best=('green', 's'), to_items=('vermillion', 's'))
 _TITLES = dict(joint='all wanted items', further='known positives left out')
 
 def _draw_losses(ax, rows, column): # rows: of means_table, of one split

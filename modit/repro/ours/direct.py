@@ -8,6 +8,7 @@ __all__ = ['POLICIES', 'READS', 'SCORES', 'LOOKS', 'COLUMNS', 'NEW', 'SHOWN', 's
 from dataclasses import replace
 from functools import partial
 
+import matplotlib.pyplot as plt
 import pandas as pd
 
 from ...anchored import anchored
@@ -18,7 +19,7 @@ from ..lib.evidence import differs, missing
 from ..lib.further import new_items, untrained
 from ...ordering import Corpus
 from ..report.ledger import judge, threshold_claim
-from ..report.looks import look
+from ..report.looks import legend_of, look
 from ..report.report import Table, best_variants, by_method, read_reported, with_hppo
 from ..report.verdicts import contrast, contrasts, split_panels
 from ..pages.page import Page
@@ -75,7 +76,7 @@ def answers_of(
 READS = ('main', 'validation', 'own_direction', 'rule')
 SCORES = ('direct', 'direct_draws', 'direct_new')
 LOOKS = {
-    'direct': ('Direct', 'vermillion', 'o'),
+    'direct': ('Direct', 'vermillion', 's'),
     'direct_first': ('Direct, first checkpoint', 'vermillion', 'v'),
     'alone': ('Direct alone', 'purple', 's'),
     'alone_first': ('Direct alone, first checkpoint', 'purple', 'v'),
@@ -156,13 +157,18 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 SHOWN = ('average', 'hppo', 'average_own', 'alone', 'direct')
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #884138e7
+_PAPERS = dict(c='0.5', lw=1)
+
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint minus SFT's, with intervals (ours)."
     rows = contrasts(beside(scores), [(method, 'sft') for method in SHOWN], p.s)
     fig = split_panels(rows, p.domains, p.splits, 'Joint minus SFT\n(points)', {m: look(m) for m in SHOWN})
     for row in paper_gain(p).itertuples():
         at = list(p.domains).index(row.domain)
-        fig.axes[p.splits.index(row.split)].plot([at - .45, at + .45], [row.gain]*2, c='0.5', lw=1, zorder=0)
+        fig.axes[p.splits.index(row.split)].plot([at - .45, at + .45], [row.gain]*2, **_PAPERS, zorder=0)
+    fig.axes[-1].get_legend().remove()
+    marks = [*legend_of(*SHOWN), plt.Line2D([], [], label="the paper's HPPO", **_PAPERS)]
+    fig.axes[-1].legend(handles=marks, loc='center left', bbox_to_anchor=(1, .5))
     return {'fig-direct': fig}
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #b8d24a13

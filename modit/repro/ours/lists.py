@@ -192,7 +192,7 @@ def _draw_list(ax, items, heading): # of one method, or the seeds
 # %% ../../../nbs/repro/ours/485_lists.ipynb #f004
 def _name_marks(ax, means): # of the first row
     "The methods' names above their marks, from left to right."
-    places = np.linspace(2, 65, len(means))
+    places = np.linspace(9, 65, len(means))
     for x, m in zip(places, means.sort_values().index, strict=True):
         ax.text(x, -.7, MARKED[m], ha='center', size=7, color=look(m).colour)
 
@@ -256,14 +256,15 @@ def plot_icons(
     ids = shown.id.unique()
     pictures = dict(zip(ids, draw(icons.svg[ids]), strict=True))
     names = icons.pattern[shown.groupby('case').id.first()]
-    notes = [f'{SEEN[x.split]} word, {"pixels" if x.domain.endswith("-plain") else "encoder"}'
+    notes = [f'{SEEN[x.split]}, {"pixels" if x.domain.endswith("-plain") else "encoder"}'
              for x in shown.drop_duplicates('case').itertuples()]
     seeds = (lists.method == 'seeds').sum()//len(names)
     headings = dict(seeds=f'6 of {seeds} seeds') | {m: f'{look(m).label} finds' for m in SHOWN}
     fig = draw_sheet(shown, [*names], pictures, headings, notes=notes)
-    fig.suptitle(_ABOVE, fontsize=9.5)
+    right = shown.groupby('method').right.agg(['sum', 'size']).loc[[*SHOWN]]
+    counts = ', '.join(f'{look(m).label} {n} of {most}' for m, n, most in right.itertuples())
+    fig.suptitle(f'Right: {counts}.\n{_ABOVE}', fontsize=9)
     return fig
-
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #f006
 def plot(scores:dict, p:Page) -> dict: # label -> Figure

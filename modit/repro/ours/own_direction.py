@@ -94,14 +94,10 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 # %% ../../../nbs/repro/ours/462_own_direction.ipynb #c023
 SHOWN = ('ridge_map', 'probe', 'average', 'average_own', 'sft', 'sft_own', 'hppo_own')
 
-def _paired(method): # a query and the steered one share colour and shape; the steered one is filled
-    plain, steered, _ = method.partition('_own')
-    return look(plain)._replace(label=look(method).label, filled=bool(steered))
-
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint minus HPPO's, with intervals (fig:own, ours)."
     rows = contrasts(beside_rivals(scores, 'own_direction'), [(method, 'hppo') for method in SHOWN], p.s)
-    marks = {method: _paired(method) for method in SHOWN}
+    marks = {method: look(method) for method in SHOWN}
     return {'fig-own': split_panels(rows, p.domains, p.splits, 'Joint minus HPPO\n(points)', marks)}
 
 # %% ../../../nbs/repro/ours/462_own_direction.ipynb #c026

@@ -177,7 +177,8 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     curve = table(scores, p)['tab-patterns'].frame
     cell = curve.domain if curve.split.nunique() == 1 else curve.domain + ' ' + curve.split
     marks = {x: Look(x, _COLOURS[i % 4], 'osv^D<>p'[i % 8]) for i, x in enumerate(cell.unique())}
-    places = [n for n in sorted(set(curve.patterns)) if n in FEW] + [max(curve.patterns)]
+    most = max(curve.patterns)
+    places = [n for n in sorted(set(curve.patterns)) if n in FEW and n < .8*most] + [most]
     fig, axes = plt.subplots(1, 2, figsize=(7.5, 2.8), sharey=True)
     for ax, method in zip(axes, METHODS, strict=True):
         ax.axhline(0, c='0.6', lw=.8, zorder=0)
@@ -186,8 +187,9 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
         ax.set(title=look(method).label, xlabel='patterns trained on', xscale='log')
         ax.set_xticks(places, map(str, places))
         ax.minorticks_off()
-    axes[0].set_ylabel('Joint minus averaging (points)')
-    axes[1].legend(handles=legend_of(*marks.values()), loc='center left', bbox_to_anchor=(1, .5))
+    axes[0].set_ylabel(f'Joint minus averaging,\n{", ".join(curve.domain.unique())} (points)')
+    if len(marks) > 1:
+        axes[1].legend(handles=legend_of(*marks.values()), loc='center left', bbox_to_anchor=(1, .5))
     return {'fig-patterns': fig}
 
 # %% ../../../nbs/repro/ours/478_patterns.ipynb #p037

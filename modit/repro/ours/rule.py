@@ -82,7 +82,7 @@ SCORES = ('rule', 'rule_new', 'rule_lengths', 'rule_facts')
 LOOKS = {
     'rule': ('Rule', 'vermillion', 'D'),
     'alone': ('Direct alone', 'purple', 's'),
-    'reranked': ('Classifier', 'yellow', 'v')}
+    'reranked': ('Classifier', 'green', 's')}
 _KEYS = ['domain', 'split', 'case', 'pattern', 'method']
 
 def run(

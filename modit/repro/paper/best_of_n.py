@@ -25,11 +25,11 @@ SCORES = ('best_of_n',)
 LOOKS = {
     'sft_single': ('SFT, one query', 'blue', 'o', False),
     'sft_static_oracle': ('SFT, static oracle', 'blue', 's'),
-    'sft_policy_oracle': ('SFT, policy oracle', 'blue', '^'), 'sft_oracle': ('SFT, oracle', 'blue', 'D'),
+    'sft_policy_oracle': ('SFT, policy oracle', 'blue', '^'), 'sft_oracle': ('SFT, oracle', 'blue', '>'),
     'hppo_single': ('HPPO, one query', 'vermillion', 'o', False),
     'hppo_static_oracle': ('HPPO, static oracle', 'vermillion', 's'),
     'hppo_policy_oracle': ('HPPO, policy oracle', 'vermillion', '^'),
-    'hppo_oracle': ('HPPO, oracle', 'vermillion', 'D')}
+    'hppo_oracle': ('HPPO, oracle', 'black', '>', False)}
 
 def best_of(
     scores, # list of per-case scores of the candidates

@@ -162,7 +162,7 @@ def draw_patterns(
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Sizes of the domains (fig-data, ours)."
     rows = scores['data']
-    fig, axes = plt.subplots(1, 3, figsize=(7.5, 2), sharey=True)
+    fig, axes = plt.subplots(1, 3, figsize=(7.5, max(1.3, .68 + .33*len(rows))), sharey=True)
     draw_shares(axes[0], rows)
     axes[1].barh(rows.domain, 100*rows.positive_rate, color=LIGHT, height=.6)
     axes[1].set(xlabel='items with the attribute (%)')

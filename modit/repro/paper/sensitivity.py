@@ -119,8 +119,9 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     rows = contrasts(scores['sensitivity'], [(method, 'default') for method in moved], p.s)
     rows = rows.assign(value=rows.a.map(symbol))
     of_domain = {name: Look(name, BLACK) for name in rows.domain.unique()}
-    by_value = split_panels(rows, [*map(symbol, moved)], p.splits, 'Joint minus the default\n(points)',
-                            of_domain, across='value', by='domain')
+    words = f'Joint minus the default,\n{", ".join(of_domain)} (points)'
+    by_value = split_panels(rows, [*map(symbol, moved)], p.splits, words, of_domain, across='value',
+                            by='domain')
     gained = contrasts(scores['seeds'], [(seed, 'sft') for seed in SEEDS], p.s)
     marks = {seed: look(seed) for seed in SEEDS}
     by_seed = split_panels(gained, p.domains, p.splits, 'Joint, a run minus SFT\n(points)', marks)

@@ -30,7 +30,7 @@ from ...store import stream
 READS = ('validation',)
 SCORES = ('leads', 'chosen_again', 'false_again', 'margins')
 LOOKS = {
-    'sft_oracle': ('SFT, oracle', 'blue', 'D'), 'hppo_oracle': ('HPPO, oracle', 'vermillion', 'D'),
+    'sft_oracle': ('SFT, oracle', 'blue', '>'), 'hppo_oracle': ('HPPO, oracle', 'black', '>', False),
     'sft_single': ('SFT, one query', 'blue', 'o', False),
     'hppo_single': ('HPPO, one query', 'vermillion', 'o', False)}
 CLAIMED = ('D1', 'D2', 'D3') # domains on which the paper claims that preferences help

@@ -8,11 +8,12 @@ from test_redraw import EXPORT
 
 pytestmark = pytest.mark.slow
 
-PAGE = 'nbs/182_variants.ipynb'
+PAGE = 'nbs/repro/168_ablations.ipynb'
 ROW = "    eager=Variant('Eager', tolerance=0., stretch=2),\n"
 BEFORE = "    static=Variant("
 KEYS = """import json
-from modit.stages.stages import STAGES, stage_key
+from modit.repro.ablations import STAGES
+from modit.stages.stages import stage_key
 from modit.settings import load_settings
 s = load_settings('mini')
 print('keys', json.dumps({x: stage_key(s, x, 'D1') for x in STAGES}))"""
@@ -39,7 +40,7 @@ def test_a_variant_is_one_row_in_one_file(tmp_path):
     cell['source'].insert(at, ROW)
     (copy/PAGE).write_text(json.dumps(page, indent=1, ensure_ascii=False, sort_keys=True) + '\n')
     run_python(EXPORT, copy)
-    assert {name for name, text in modules(copy).items() if text != code[name]} == {'variants.py'}
+    assert {name for name, text in modules(copy).items() if text != code[name]} == {'ablations.py'}
     after = keys(copy)
     assert after.pop('eager') not in after.values() and after == before, 'it trains more than itself'
     run_python(WRITING.format(kinds=('svg',)) + REDRAW, copy)

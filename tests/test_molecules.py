@@ -7,7 +7,7 @@ from modit.repro.datasets.licences import _rule, make_licences
 from modit.repro.datasets.molecules import _structure, embedded, make_molecules, similarity, why_no_molecules
 from modit.data.synth import make_domain, make_world
 from modit.repro.ours.budget import agreement, in_each
-from modit.repro.lib.budgets import (BoughtLooks, Purse, feedback, hunt, judged, lists, market,
+from modit.repro.lib.budgets import (BoughtLooks, Wallet, feedback, hunt, judged, lists, market,
                                            on_shelf, requests, told)
 from modit.ordering import prepare_corpus
 from modit.settings import load_settings
@@ -66,7 +66,7 @@ def test_a_curators_file_is_read_as_yaml_reads_it():
 
 @pytest.mark.parametrize('most', [0, 1, 65, 10_000])
 def test_a_purse_never_pays_twice_nor_too_much(corpus, most):
-    purse, rng = Purse(corpus, most), np.random.default_rng(0)
+    purse, rng = Wallet(corpus, most), np.random.default_rng(0)
     for _ in range(9): purse.buy(rng.integers(0, 500, 40))
     paid = purse.laboratory.measured
     assert len(paid) == len(set(paid)) == purse.bought.sum() <= most
@@ -76,7 +76,7 @@ def test_a_purse_never_pays_twice_nor_too_much(corpus, most):
 
 
 def test_nothing_bought_in_advance_is_listed(corpus, s):
-    purse = Purse(corpus, 200)
+    purse = Wallet(corpus, 200)
     hunt(corpus, purse, 150, np.random.default_rng(1))
     assert purse.bought.sum() == 150 and on_shelf(corpus)[purse.bought].all()
     assert not (told(corpus, purse).attribute & ~purse.bought).any()
@@ -86,7 +86,7 @@ def test_nothing_bought_in_advance_is_listed(corpus, s):
 
 
 def test_a_look_beyond_the_purse_sees_only_what_was_bought(corpus, s):
-    purse = Purse(corpus, 120)
+    purse = Wallet(corpus, 120)
     hunt(corpus, purse, 100, np.random.default_rng(1))
     before = purse.bought
     cases = requests(corpus, 'item', s)

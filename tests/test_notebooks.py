@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from itertools import zip_longest
 from multiprocessing import get_context
 from unittest.mock import patch
@@ -19,6 +20,7 @@ from IPython.core.pylabtools import select_figure_formats
 from nbdev.test import test_nb as run_page
 
 from conftest import EXPERIMENTS, LIBRARY, ROOT, changed_files, environment, two_at_a_time
+from modit.repro.ablations import ABLATIONS, FOLDER_STAGES, OWN_STAGES, STAGES, VARIANTS
 from modit.repro.datasets.icons import why_no_icons
 from modit.repro.datasets.licences import why_no_licences
 from modit.repro.datasets.molecules import why_no_molecules
@@ -86,10 +88,19 @@ def test_words_are_compared_and_numbers_are_not():
     assert words(printed(pays)) == words(printed(not_)) == ['model shoes:']
 
 
+def tables_of(page):
+    "A page of the library sees the library's tables alone, whatever this process has imported before."
+    stack, own = ExitStack(), dict(ABLATIONS, **OWN_STAGES)
+    for table in (VARIANTS, STAGES, FOLDER_STAGES) if 'repro' not in page.parts else ():
+        kept = {name: row for name, row in table.items() if name not in own}
+        stack.enter_context(patch.dict(table, kept, clear=True))
+    return stack
+
+
 def run_and_listen(page):
     "Whether a page ran through, and its traceback where it did not."
     said = io.StringIO()
-    with patch.object(sys, '__stderr__', said), patch('nbdev.test.CaptureShell', OnceDrawn):
+    with tables_of(page), patch.object(sys, '__stderr__', said), patch('nbdev.test.CaptureShell', OnceDrawn):
         ok, _ = run_page(page) # nbdev writes it there
     return ok, said.getvalue()
 

@@ -14,7 +14,7 @@ from ...baselines import own_directions
 from ...data.folder import find_folder
 from ..datasets.molecules import read_bits, similarity
 from ...evaluation import average_pool, serve
-from .budgets import (AROUND, Purse, by_classifier, hunt, judged, learn_direct,
+from .budgets import (AROUND, Wallet, by_classifier, hunt, judged, learn_direct,
                                            learned_rule, lists, on_shelf, series, told)
 from ...ordering import Cases, Corpus
 from ...settings import Settings
@@ -76,9 +76,9 @@ def first_labels(
     budget:int,    # labels that can be bought
     share:float,   # of them that are bought at once
     s:Settings,    # seed
-) -> Purse:
+) -> Wallet:
     "A purse after the first labels."
-    purse = Purse(corpus, budget)
+    purse = Wallet(corpus, budget)
     hunt(corpus, purse, int(share*budget), stream(s.seed, 'budget', corpus.name, budget))
     return purse
 

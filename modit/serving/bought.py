@@ -98,6 +98,7 @@ def bought_words(
 ## Labels
 
 {data["labels"]:,} labels were bought, of a budget of {data["budget"]:,}; {data["table"]:,} were in the table.
+The share of items with the attribute, above, is that among these labels; the scorer gave those bought.
 All lists above are of {data["judged"]:,} items: those whose labels are known, and some of kinds that no case
 asks for. At most two thirds of the budget went to what validation needs, and the rest to training. The policy
 that was kept is that {left}:

@@ -61,7 +61,7 @@ def open_purse(
     "A domain and its purse; raises `ValueError` for an unsound folder, or one without scorer or patterns."
     domain = replace(read_folder(path, scored=True, few=True), name=domain_name(path))
     word = read_facts(path).get('scorer')
-    require(word, f'{path}: {FACTS} names no scorer to buy labels of; write scorer = module:function there')
+    require(word, f'{path}: {FACTS} names no scorer; write scorer = module:function under [domain]')
     require(domain.patterns, f'{path}: labels are bought by the pattern; give its table a column pattern')
     ids, known, threshold = read_labels(path)
     labels = Scorer(named(word), ids, find_folder(path)/'scores.sqlite', word, known, threshold)
@@ -141,11 +141,11 @@ def bought_survey(
 ):
     "The survey; raises `ValueError` if its share of the budget is or was too small."
     lack = lacking(domain, purse, enough)
-    least = ceil(lack/SURVEY)
     needs = f'validation needs {FEWEST} patterns with {enough} positives each'
-    small = f'{lack} more than are known, and two thirds of a budget are for that; give {least} or more'
-    require(purse.most >= least, f'budget {purse.most}: {needs}, {small}')
+    small = f'{lack} more than are known, and a budget gives two thirds; give {ceil(lack/SURVEY)} or more'
+    require(purse.most >= lack/SURVEY, f'budget {purse.most}: {needs}, {small}')
     survey(domain, purse, enough, seed)
+    require(len({*purse.positive[purse.known]}) == 2, f'{domain.name}: all labels are alike; see the scorer')
     done = int((positives(domain, purse) >= enough).sum())
     spent = f'{purse.bought} labels were enough for {done}'
     whole = max(purse.bought + likely_cost(domain, purse, enough), purse.bought*FEWEST/max(1, done))

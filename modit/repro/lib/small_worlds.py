@@ -24,7 +24,7 @@ from ...stages.source import code_of, imports_of
 from ...settings import PER_DOMAIN, Settings, override
 from ...sft import finetune
 from ...store import atomic_write, fingerprint, runs_dir, stream
-from ...variants import VARIANTS
+from ..ablations import VARIANTS
 
 # %% ../../../nbs/repro/lib/223_small_worlds.ipynb #w005
 SMALL = dict(

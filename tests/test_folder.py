@@ -617,7 +617,7 @@ def test_check_says_what_to_expect_and_keeps_what_stands_there(good):
     lines, trouble = check_folder(good, 'smoke')
     assert not trouble and f'{N} items of dimension 16' in lines[0] and '2 sessions' in lines[0]
     assert 'anchors = 300' in (good/'domain.ini').read_text()
-    for words in ('neighbours of positives', 'Joint', 'probe finds', 'modit fit'):
+    for words in ('neighbours of positives', 'Joint', 'along the predictor', 'modit fit'):
         assert sum(words in line for line in lines) == 1
     s = settings_of(good, 'smoke')
     corpus = prepare_corpus(own_domain(s, 'good'), s)

@@ -8,6 +8,7 @@ import pytest
 
 from conftest import LABELS, LIBRARY, EXPERIMENTS, ROOT
 from modit.repro.report import front
+from modit.serving.lists import aligned
 
 README = (ROOT/'README.md').read_text()
 TEXT = (ROOT/'docs'/'article'/'readme.md').read_text()
@@ -77,9 +78,9 @@ def test_a_folder_costs_what_was_measured():
 
 def test_what_a_command_prints_is_what_its_page_printed():
     page = json.loads((ROOT/'nbs'/'serving'/'280_tutorial.ipynb').read_text())
-    printed = [''.join(o.get('text', '')) for c in page['cells'] for o in c.get('outputs', [])]
+    [outputs] = [c['outputs'] for c in page['cells'] if c['id'] == 'c014b']
     [shown] = re.findall(r'^```text\n(.*?)\n```', README, re.M | re.S)
-    assert shown in [x.strip() for x in printed]
+    assert shown == aligned(''.join(outputs[0]['text']).strip()).strip()
 
 
 def test_shares_of_molecules_are_those_of_the_scores():

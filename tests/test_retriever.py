@@ -242,6 +242,24 @@ def test_an_index_that_finds_too_few_names_no_item(numbered, kind):
     assert found.id.isin(copies).all() and (kind != 'flat' or found.id.tolist() == copies[:5])
 
 
+def test_seeds_may_be_named_among_the_items_of_the_fit(numbered):
+    items = np.asarray(numbered.catalogue.items)
+    other = SimpleNamespace(items=items[1000:], ids=[f'new {i}' for i in range(1000, len(items))])
+    with pytest.warns(UserWarning, match='other items'): shop = numbered.over(other)
+    first, second = numbered.catalogue.ids[[7, 12]]
+    both = [first, 'new 1500', second, 'new 1007']
+    x, rows = shop.seed_vectors(both)
+    assert sorted(rows.tolist()) == [-1, -1, 7, 500]
+    def sort(table): return table[np.lexsort(table.T)]
+    assert np.array_equal(sort(np.asarray(x)), sort(items[[7, 12, 1500, 1007]]))
+    plain = dict(step=0, own=0)
+    found = shop.expand(both, 10, **plain)
+    assert found.id.tolist() == shop.expand(items[[7, 12, 1500, 1007]], 10, **plain).id.tolist()
+    assert not {*found.id} & {*both}
+    with pytest.raises(ValueError, match='is given twice'): shop.seed_vectors([first, first])
+    with pytest.raises(ValueError, match="seed 'boot': not among"): shop.seed_vectors([first, 'boot'])
+
+
 def test_a_table_in_half_precision_knows_its_items(numbered):
     half = HalfRows(np.asarray(numbered.catalogue.items).astype(np.float16))
     with pytest.warns(UserWarning, match='other items'): shop = numbered.over(SimpleNamespace(items=half))

@@ -149,6 +149,8 @@ def fit_bought(
     model = bought_retriever(domain, corpus, purse, s, run)
     model.save(target)
     say(verdict_words(model.about))
-    say(f'{gain_words(model.about)}; {purse.bought:,} labels bought, {purse.free.sum():,} in the table')
+    unspent = purse.most - purse.bought
+    more = f'; {unspent:,} not needed: training found nothing else without a label' if unspent else ''
+    say(f'{gain_words(model.about)}; {purse.bought:,} labels bought, {purse.free.sum():,} in the table{more}')
     say(f'model in {target}')
     return [model]

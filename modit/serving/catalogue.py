@@ -36,6 +36,7 @@ class Catalogue:
     index: object     # with `search(queries, k)`
     columns: pd.DataFrame # what else is known, a row an item
     unchanged: object = lambda: None # raises `ValueError` once the file of mapped items has changed
+    others: object = None # gives a catalogue whose items may be seeds, too
 
     @cached_property
     def row(self) -> dict:
@@ -81,7 +82,8 @@ def items_table(
         file = table_file(folder, 'items')
         require(file, 'items.csv is missing (or items.parquet); write a row an item, with its id')
         table = read_table(file)
-        require('id' in table, f'{file.name} has no column id; it has {", ".join(map(str, table))}')
+        there = ', '.join(map(str, table))
+        require('id' in table, f'{file.name} has no column id; add it, or rename one of {there}')
     except ValueError as e: raise ValueError(f'{path}: {e}') from None
     return table
 

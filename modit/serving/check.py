@@ -107,21 +107,22 @@ def readings(
     rank = hopes.predictor.spearman['pattern-out']
     ordered = 'sequences can be ordered' if rank > .2 else 'too little to order sequences by'
     joint, gain = hopes.cases.groupby('method').joint.mean(), _gain(hopes.cases, 'tail')
-    unsure = f'{in_patterns(gain[-1])} show no significant gain of the tail over averaging'
-    worse = 'the tail, which training aims at, is below averaging: expect no gain from training'
+    unsure = f'{in_patterns(gain[-1])} show no significant gain of that target over averaging'
+    worse = 'training aims below averaging: expect no gain from it'
     room = _judged(gain, 'whether there is room for a model', 'there is room for a model',
                    worse if gain[0] < -gain[1] else unsure)
     tail = _gain(hopes.cases, 'tail', 'probe')
-    above = 'more than the tail, which training aims at: expect no gain from training'
-    step = _judged(tail, 'which is better', 'less than the tail',
+    above = 'more than training aims at: expect no gain from it'
+    step = _judged(tail, 'which is better', 'less than training aims at',
                    above if tail[0] < -tail[1] else 'a step along one direction may be as good')
     over = in_cases(hopes.cases.pattern[hopes.cases.method == 'average'], hopes.facts['trained'])
     return [f'{base:.1%} of the items are positive, and {near:.1%} of the neighbours of positives: '
             f'the embedding {sees} the attribute',
             f'the predictor ranks items of new patterns with a correlation of {rank:.2f}: {ordered}',
-            f'averaging finds {joint["average"]:.1%} Joint, the hidden tail {joint["tail"]:.1%} '
+            f'of what averaging finds {joint["average"]:.1%} are right (Joint), of what is near the target '
+            f'of training, the centre of hidden items, {joint["tail"]:.1%} '
             f'({over} of the validation slice): {room}',
-            f'the probe finds {joint["probe"]:.1%}: {step}']
+            f'the average moved along the predictor finds {joint["probe"]:.1%}: {step}']
 
 # %% ../../nbs/serving/259_check.ipynb #c037
 def _contents(domain):

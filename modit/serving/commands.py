@@ -37,7 +37,9 @@ def _seeds(path, option='--seeds'): # list of ids, or (n, d) array
         text = sys.stdin.read() if path == '-' else Path(path).read_text('utf-8')
     except ValueError as e: raise ValueError(f'{option} {path}: neither ids nor vectors ({e})') from None
     lines = text.removeprefix('\ufeff').split('\n') # Windows writes a mark at the beginning
-    return [line.removesuffix('\r') for line in lines if line.strip()]
+    ids = [line.removesuffix('\r') for line in lines if line.strip()]
+    require(ids, f'{option} {path}: no id in it; write one a line')
+    return ids
 
 # %% ../../nbs/serving/271_commands.ipynb #c02a
 Profile = Annotated[str, 'a profile of settings.ini']
@@ -169,13 +171,13 @@ def _expand(
     found = retriever.expand(seeds, **options)
     from modit.serving.card import RULED
     from modit.serving.forecast import forecast_words
-    from modit.serving.lists import printed
+    from modit.serving.lists import aligned, printed
     ruled = found.attrs['moves'].get('rule')
     if ruled: print(f'modit: {RULED[ruled]}', file=sys.stderr, flush=True)
     count = found.attrs['forecast']
     if count: print(f'modit: {forecast_words(count, len(found))}', file=sys.stderr, flush=True)
     if 'text' in found: found['text'] = found.text.str.split().str.join(' ') # a row stays a line
-    print(printed(found), end='')
+    print((aligned if sys.stdout.isatty() else str)(printed(found)), end='')
 
 # %% ../../nbs/serving/271_commands.ipynb #v271
 def _query(

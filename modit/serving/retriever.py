@@ -8,7 +8,7 @@ __all__ = ['Retriever', 'stored_retriever']
 # %% ../../nbs/serving/257_retriever.ipynb #c002
 import warnings
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -23,14 +23,14 @@ from ..patterns import nearest_centroid
 from ..retrieval import check_embeddings
 from ..stages.pipeline import get_corpus, get_domain, get_model
 from ..stages.stages import stage_key
-from .bundle import (corpus_facts, find_items, find_model, other_words, read_bundle, save_bundle,
-                                  settings_alone)
+from .bundle import (NEEDED, corpus_facts, find_items, find_model, other_words, read_bundle,
+                                  save_bundle, settings_alone)
 from .card import moves_words
 from .catalogue import Catalogue, items_key, make_catalogue, read_items
 from .equal import average, direction
 from .forecast import list_forecast
 from .learned import Learned, rule_in, saved_facts, stored_rule, untrained_rule
-from .names import ids_or_vectors, read_together, reading_order, reading_words, what_they_are
+from .names import called, ids_or_vectors, read_together, reading_order, reading_words
 from .proposal import settings_of
 from .shape import number_in, query_parts, score_parts, shaped_list, split_options, with_feedback
 from .rivals import LEAST, served_by, served_facts
@@ -105,9 +105,8 @@ def stored_retriever(
     model = get_model(s, stage, name).cpu() if stage else None
     folder = s.of('folders', name) if s.folders else None
     goods = make_catalogue(read_items(folder) if folder else get_domain(s, name), s.index)
-    facts = corpus_facts(corpus)
-    facts |= stored_rule(s, name, goods) if stage else untrained_rule(corpus, s, goods)
-    made = Retriever(settings_alone(s, name), model, facts, {}, catalogue=goods)
+    rule = stored_rule(s, name, goods) if stage else untrained_rule(corpus, s, goods)
+    made = Retriever(settings_alone(s, name), model, corpus_facts(corpus) | rule, {}, catalogue=goods)
     about = dict(stage=stage, key=stage_key(s, stage or 'corpus', name), items=len(corpus.items),
                  items_key=items_key(goods), patterns=sorted({*map(str, goods.columns.get('pattern', ()))}),
                  trained=trained_patterns(corpus, s),
@@ -132,8 +131,7 @@ def seed_vectors(
         x = check_embeddings(np.atleast_2d(seeds), self.settings.dim, 'seeds')
         return x, np.full(len(x), -1)
     require(self.catalogue, f'{self.name}: ids need the items; load it with items, or give vectors')
-    rows = self.catalogue.rows_of(seeds, what_they_are(seeds, self.settings.dim))
-    return self.catalogue.items[rows], rows
+    return called(self.catalogue, seeds, self.settings.dim)
 
 # %% ../../nbs/serving/257_retriever.ipynb #c021
 @patch
@@ -259,11 +257,12 @@ def load(
     >>> shoes.about['stage']
     'alone'
     """
-    needed = 'items', 'items_key', 'moves', 'trained', 'probe', 'bias', 'centroids'
-    place = find_model(folder)
-    made = cls(**read_bundle(place, needed)) if place else cls.untrained(folder)
+    place, home = find_model(folder), find_items(folder)
+    made = cls(**read_bundle(place, NEEDED)) if place else cls.untrained(folder)
     if made.catalogue and items is None and index is None: return made
-    return made.over(find_items(folder) if items is None else items, index)
+    made = made.over(home if items is None else items, index)
+    others = home and cache(lambda: make_catalogue(read_items(home)))
+    return replace(made, catalogue=replace(made.catalogue, others=others)) if home else made
 
 # %% ../../nbs/serving/257_retriever.ipynb #c051
 @patch
@@ -284,6 +283,7 @@ def over(
     goods = items if isinstance(items, Catalogue) else make_catalogue(domain, self.settings.index, index)
     if items_key(goods) != self.about['items_key']:
         warnings.warn(other_words(self.about, self.name, goods, self.facts), stacklevel=3)
+        goods = replace(goods, others=self.catalogue and (lambda: self.catalogue))
     return replace(self, catalogue=goods)
 
 # %% ../../nbs/serving/257_retriever.ipynb #u004

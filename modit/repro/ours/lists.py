@@ -191,10 +191,12 @@ def _draw_list(ax, items, heading): # of one method, or the seeds
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #f004
 def _name_marks(ax, means): # of the first row
-    "The methods' names above their marks, from left to right."
-    places = np.linspace(9, 65, len(means))
-    for x, m in zip(places, means.sort_values().index, strict=True):
-        ax.text(x, -.7, MARKED[m], ha='center', size=7, color=look(m).colour)
+    "The methods' marks and names above the rows, in the order of the first."
+    x = -17 # beyond the axis, where the row is free
+    for m in means.sort_values().index:
+        ax.plot(x, -.8, ms=3.5, clip_on=False, **look(m).style)
+        ax.text(x + 2.5, -.8, MARKED[m], size=7, va='center_baseline', color=look(m).colour)
+        x += 8 + 2.45*len(MARKED[m])
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #f004b
 def _draw_joint(ax, cases, rows, split): # of one split; `contrasts` of each method with averaging
@@ -205,6 +207,7 @@ def _draw_joint(ax, cases, rows, split): # of one split; `contrasts` of each met
         ends = (means.average[r.domain] + 100*x for x in (r.estimate, r.low, r.high))
         whisker(ax, shown.index(r.domain), *ends, look(r.a), along='x')
     _name_marks(ax, means.loc[shown[0]])
+    ax.spines['left'].set_bounds(len(shown) - .6, -.5)
     searches = cases.dropna(subset='joint').case.nunique() # the others have AUC alone
     ax.set(xlim=(0, 69), ylim=(len(shown) - .6, -1.1), xlabel=f'right, {searches} searches (%)')
     ax.set_yticks(range(len(shown)), [ROWS[name] for name in shown])

@@ -47,7 +47,7 @@ def paper_claims() -> pd.DataFrame:
     return found[found.place != 'ours']
 
 
-def linked(path, words=None, at=''): return f'[{words or path.name}](../{path.relative_to(ROOT).as_posix()}{at})'
+def linked(path, words=None): return f'[{words or path.name}](../{path.relative_to(ROOT).as_posix()})'
 
 
 def command(
@@ -65,8 +65,8 @@ def files_of(
     "Our table or figure, and the numbers that the paper prints."
     name = label.replace(':', '-')
     if label.startswith('fig'): return linked(OURS/f'{name}.svg')
-    ours, theirs = linked(OURS/f'{page}.md', name, f'#{name}'), linked(REPORTED/f'{name}.csv', "the paper's")
-    return f'{ours}, {theirs}'
+    theirs = linked(REPORTED/f'{name}.csv', "the paper's")
+    return f'[{name}](../figures/mini/{page}.md#{name}), {theirs}'
 
 
 def minutes(seconds): return f'{seconds/60:.0f}' if seconds >= 60 else 'under 1'

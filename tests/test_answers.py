@@ -67,7 +67,8 @@ def test_results_come_before_the_code(page):
     [opened] = [''.join(c['source']) for c in codes if 'globals())' in ''.join(c['source'])]
     labels = re.findall(r"'([\w-]+)'", opened.partition('p.show(')[2])
     root = page.parents[3]
-    assert pictures or labels, 'link a picture below the answer, or end the cell that opens the page with p.show'
+    shown = pictures or labels
+    assert shown, 'link a picture below the answer, or end the cell that opens the page with p.show'
     assert not [name for name in pictures if not (root/name).exists()]
     for label in labels: assert written_table(root/'figures'/OF_REAL_DATA.get(page.stem, 'mini'), label)
 

@@ -58,9 +58,9 @@ def _words(rows):
     return ', '.join(said)
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a015
-def _written(label, profile): return written_table(repo_root()/'figures'/profile, label).partition('\n\n')
-def _shown(label, profile='mini'): return _written(label, profile)[0]
-def _caption(label, profile='mini'): return _written(label, profile)[2]
+def _table(label, profile='mini'): return written_table(repo_root()/'figures'/profile, label)
+def _shown(label, profile='mini'): return _table(label, profile).partition('\n\n')[0]
+def _caption(label, profile='mini'): return _table(label, profile).partition('\n\n')[2]
 
 def _as_markdown(rows):
     "A table in Markdown."

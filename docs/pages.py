@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 
 from docments import ROOT, directives, entries_of, python, text_of
-from stage import alone, box, link_pages, opening, toctree, without_links
+from stage import box, link_pages, opening, stage_file, toctree, without_links
 
 # A cell of nothing but imports and what goes with them is folded.
 FOLDED = re.compile(r'import |from |plt\.style\.use|torch\.set_num_threads|[%#)\s]|$')
@@ -69,10 +69,10 @@ def stage_figures(
 ):
     "The pictures and tables that a page's text links to, where the links expect them."
     for text in (text_of(c) for c in notebook.cells if c['cell_type'] == 'markdown'):
-        for link in re.findall(r'\]\(([^)#\s]+)\)', text):
+        for link in re.findall(r'\]\(([^)#\s]+)', text):
             path = (notebook.path.parent/link).resolve()
             inside = path.is_relative_to(ROOT/'figures') and path.name != 'README.md'
-            if inside and path.is_file(): stage.write(path.relative_to(ROOT).as_posix(), alone(path))
+            if inside and path.is_file(): stage_file(stage, path)
 
 
 def markdown_cell(text, key): return dict(cell_type='markdown', id=key, metadata={}, source=text)

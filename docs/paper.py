@@ -58,12 +58,15 @@ def command(
     return linked(notebooks[page].path, f'`modit run {page}`')
 
 
-def files_of(label) -> str: # of a table or figure of the paper
+def files_of(
+    label, # of a table or figure of the paper
+    page,  # of ours that makes it
+) -> str:
     "Our table or figure, and the numbers that the paper prints."
-    kind, name = label[:3], label.replace(':', '-')
-    found = [linked(OURS/f'{name}.{dict(tab="md", fig="svg")[kind]}')]
-    if kind == 'tab': found.append(linked(REPORTED/f'{name}.csv', "the paper's"))
-    return ', '.join(found)
+    name = label.replace(':', '-')
+    if label.startswith('fig'): return linked(OURS/f'{name}.svg')
+    theirs = linked(REPORTED/f'{name}.csv', "the paper's")
+    return f'[{name}](../figures/mini/{page}.md#{name}), {theirs}'
 
 
 def minutes(seconds): return f'{seconds/60:.0f}' if seconds >= 60 else 'under 1'
@@ -118,7 +121,7 @@ def paper_map() -> str: # of docs/paper.md
     for kind in ('Table', 'Figure'):
         rows = [{
             '': f'**{r.number}**', 'what it has': r.caption, 'page and command': command(r.page, notebooks),
-            'minutes': minutes(seconds[r.page]), 'files': files_of(r.label),
+            'minutes': minutes(seconds[r.page]), 'files': files_of(r.label, r.page),
             'claims': verdicts_on(r.label, claims)}
             for r in contents.itertuples() if r.number.startswith(kind)]
         parts.append(f'## {kind}s\n\n{markdown(rows)}\n')

@@ -61,17 +61,21 @@ def settle_links(
         if (path/'README.md').exists(): path = path/'README.md'
         inside = path.relative_to(ROOT).as_posix()
         by_itself = inside in texts or path.suffix == '.ipynb'
-        if path.is_file() and not by_itself: stage.write(inside, alone(path))
+        if path.is_file() and not by_itself: stage_file(stage, path)
         return f'{target}(/{texts.get(inside, inside)}'
     return re.sub(r'(!?\[[^\]]*\])\(([^)#\s]+)', settle, without_badges(text))
 
 
-def alone(
-    path, # of a file that a text links to
-):        # what stands for it: a table is a page that no contents name
-    "A file as it is, but Markdown with its name as title."
-    if path.suffix != '.md': return path.read_bytes()
-    return f'---\norphan: true\n---\n\n# {path.stem}\n\n{path.read_text()}'
+def stage_file(
+    stage, # Stage
+    path,  # of a file that a text links to
+):
+    "A file as it is; Markdown, such as a page's results, with what it links to: no contents name it."
+    name = path.relative_to(ROOT).as_posix()
+    if path.suffix != '.md': return stage.write(name, path.read_bytes())
+    text = path.read_text()
+    title = '' if text.startswith('# ') else f'# {path.stem}\n\n'
+    stage.write(name, f'---\norphan: true\n---\n\n{title}{settle_links(stage, text, name, {})}')
 
 
 def without_links(text): return re.sub(r'\[([^\]]*)\]\([^)]*\)', r'\1', text) # their words stay

@@ -166,8 +166,9 @@ def begun(whole, to, *left):
 
 
 def digest(path):
-    "Hash of a file, of its content where it is compressed."
+    "Hash of a file, of its content where it is compressed; which pictures a page names is left out."
     data = path.read_bytes()
+    if path.suffix == '.md': data = re.sub(rb'^!\[.*\n\n', b'', data, flags=re.M)
     return hashlib.sha256(gzip.decompress(data) if path.suffix == '.gz' else data).hexdigest()
 
 

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from conftest import EXPERIMENTS, OF_REAL_DATA
+from modit.repro.report.report import written_table
 
 every_page = pytest.mark.parametrize('page', EXPERIMENTS, ids=lambda p: p.stem)
 
@@ -65,10 +66,11 @@ def test_results_come_before_the_code(page):
     pictures = re.findall(r'!\[[^\]]+\]\((?:\.\./)+(figures/[\w-]+/fig-[\w-]+\.svg)\)', below)
     [opened] = [''.join(c['source']) for c in codes if 'globals())' in ''.join(c['source'])]
     labels = re.findall(r"'([\w-]+)'", opened.partition('p.show(')[2])
-    folder = f'figures/{OF_REAL_DATA.get(page.stem, "mini")}'
-    files = [*pictures, *(f'{folder}/{label}.md' for label in labels)]
-    assert files, 'link a picture below the answer, or end the cell that opens the page with p.show'
-    assert not [name for name in files if not (page.parents[3]/name).exists()]
+    root = page.parents[3]
+    shown = pictures or labels
+    assert shown, 'link a picture below the answer, or end the cell that opens the page with p.show'
+    assert not [name for name in pictures if not (root/name).exists()]
+    for label in labels: assert written_table(root/'figures'/OF_REAL_DATA.get(page.stem, 'mini'), label)
 
 
 @every_page

@@ -173,6 +173,13 @@ def test_only_what_the_front_page_shows_is_png_too():
 
 # ---- the figures
 @every_page
+def test_the_results_of_a_page_show_all_its_figures(name):
+    drawn, results = [*figures(name)], ROOT/'figures'/'mini'/f'{name}.md'
+    named = re.findall(r'^!\[(.*)\]', results.read_text(), re.M) if results.exists() else []
+    assert named == drawn, 'run make figures, then commit'
+
+
+@every_page
 def test_figures_fit_the_page(name):
     for label, figure in figures(name).items():
         settled(figure)

@@ -71,7 +71,7 @@ def run_page(path):
     "The outputs of a page's cells, None for a cell that asks the store; or the traceback that ended the run."
     os.chdir(path.parent)
     shell, found = in_a_kernel(), {}
-    with patch.object(page, 'write_table'), patch.object(page, 'save_figure', drawn), \
+    with patch.object(page, 'write_tables'), patch.object(page, 'save_figure', drawn), \
             patch.object(page, 'update_claims', on_a_copy(update_claims)), \
             patch.object(page, 'give_reasons', on_a_copy(give_reasons)), \
             patch.object(pipeline, 'make_stage', refuse):

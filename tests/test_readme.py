@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from conftest import LABELS, LIBRARY, EXPERIMENTS, ROOT
+from modit.repro.pages.page import COMMITTED
 from modit.repro.report import front
 from modit.serving.lists import aligned
 
@@ -114,3 +115,10 @@ def test_every_artefact_of_the_paper_is_committed():
     assert {label for label in LABELS if label.startswith('tab')} == numbers
     for label in LABELS:
         assert [*(ROOT/'figures'/'mini').glob(f'{label}.*')], f'figures/mini holds no {label}'
+
+
+@pytest.mark.parametrize('profile', COMMITTED)
+def test_every_table_is_in_the_results_of_one_page(profile):
+    folder = ROOT/'figures'/profile
+    tables = [x for page in folder.glob('*.md') for x in re.findall(r'^## (\S+)$', page.read_text(), re.M)]
+    assert len(tables) == len({*tables}) and {p.stem for p in folder.glob('tab-*.csv')} <= {*tables}

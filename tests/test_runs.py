@@ -60,7 +60,7 @@ def papermill(copy, line):
 
 
 def test_a_run_writes_the_main_table(whole):
-    assert {'tab-main.csv', 'tab-main.md', 'cases/main.csv.gz'} <= results(whole).keys()
+    assert {'tab-main.csv', 'main.md', 'cases/main.csv.gz'} <= results(whole).keys()
 
 
 def test_one_experiment_runs_in_a_fresh_clone(tmp_path):

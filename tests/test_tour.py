@@ -1,11 +1,12 @@
 """The texts: links lead somewhere on a code host too, and the tour's numbers are those of committed files."""
 import re
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from conftest import EXPERIMENTS, LIBRARY, ROOT
+from conftest import EXPERIMENTS, LIBRARY, ROOT, tracked_files
 from modit.repro.paper.drawings import METHODS, joint_of_cases, nearest_case
 from modit.repro.pages.page import open_page
 from modit.repro.report import front
@@ -19,6 +20,7 @@ TOUR = (ROOT/'docs'/'tour.md').read_text()
 FOLDERS = ('.', 'bench', 'docs', 'nbs', 'nbs/repro', 'figures', 'figures/reported', 'data_synth',
            'data_public')
 TEXTS = [path for folder in FOLDERS for path in sorted((ROOT/folder).glob('*.md'))]
+TEXTS += [ROOT/p for p in tracked_files() if p.match('figures/*/*.md') and ROOT/p not in TEXTS]
 
 
 # ---- links
@@ -87,10 +89,13 @@ def test_what_a_text_links_to_is_laid_out(tmp_path):
     assert settled('[a](../nbs/README.md) [b](../nbs)') == '[a](/method.md) [b](/method.md)'
     assert settled('[a](../nbs/050_metrics.ipynb#x)') == '[a](/nbs/050_metrics.ipynb#x)'
     assert settled('![a](../figures/mini/fig-task.png)') == '![a](/figures/mini/fig-task.svg)'
-    assert settled('[a](../figures/mini/tab-main.md)') == '[a](/figures/mini/tab-main.md)'
+    assert settled('[a](../figures/mini/main.md#tab-main)') == '[a](/figures/mini/main.md#tab-main)'
     laid = {path.name: path for path in tmp_path.rglob('*.*')}
-    assert set(laid) == {'fig-task.svg', 'tab-main.md'}
-    assert 'orphan: true' in laid['tab-main.md'].read_text(), 'a table is a page that no contents name'
+    results = laid['main.md'].read_text()
+    assert 'orphan: true' in results, 'results are a page that no contents name'
+    assert '](/nbs/repro/paper/320_main.ipynb)' in results and '](/figures/mini/tab-main.csv)' in results
+    named = {Path(name).name for name in re.findall(r'figures/mini/(\S+)\)', results)}
+    assert set(laid) == {'fig-task.svg', 'main.md', *named}, 'with what its own links lead to'
 
 
 # ---- the tour's pictures, table and numbers

@@ -19,7 +19,7 @@ from .step import compiled_step, products_alone, products_of, training_step
 from ...flow import flow_loss, generate, guided_by, sample_time
 from ...preference import implicit_scores
 from ...model import init_zero_layers, new_model
-from ..report.report import Table, figures_dir, kernels, write_table
+from ..report.report import Table, figures_dir, kernels, write_tables
 from ...retrieval import VectorIndex
 from ...serving.bundle import settings_alone
 from ...serving.catalogue import make_catalogue
@@ -219,5 +219,5 @@ def write_bench(
     atomic_write(folder/'bench'/f'{name}.csv', text)
     caption = f'Speed as ratios at profile {s.profile}, median [least, greatest] of the rounds of one run.'
     joint = joint_table(folder/'bench')
-    write_table(folder, 'bench', Table(joint, caption))
+    write_tables(folder, 'bench', dict(bench=Table(joint, caption)))
     return joint

@@ -19,6 +19,7 @@ from ...stages.environment import steady_environment
 from .notebooks import executed_path, experiment_path, experiments, exported_code, run_marker
 from .parameters import settings_of
 from .page import pages_before
+from ..report.report import written_table
 from ...stages.pipeline import work_folder
 from ...stages.stages import stage_path, stages_of
 from ...settings import Settings, load_settings, repo_root
@@ -190,8 +191,8 @@ def run_graph(
     if shards is not None: shard_slices(load_settings(profile).hppo_cases, shards)
     snakemake(target, profile, workflow, dry, **dict(shards=shards) if shards else {})
     if dry: return
-    table = repo_root()/'figures'/profile/'tab-main.md'
-    if table.exists(): print(f'\n{table.read_text()}')
+    folder = repo_root()/'figures'/profile
+    if (folder/'tab-main.csv').exists(): print(f"\n{written_table(folder, 'tab-main')}\n")
     if profile == 'smoke': print('Profile smoke is too small for a result; use mini.')
     print(f'Took {(time.time() - began)/60:.1f} minutes.')
     print(f'Tables and figures: figures/{profile}   scores: figures/{profile}/cases   '

@@ -28,7 +28,7 @@ from .parameters import given_in, page_defaults, resolve, results_folder, settin
 from ..report.ledger import COUNTS, give_reasons, show_claims, update_claims
 from ..report.looks import add_looks, save_figure
 from ..report.report import Shown, read_cases, shown_tables
-from ..report.report import update_manifest, write_cases, write_table
+from ..report.report import update_manifest, write_cases, write_tables
 from ...settings import Settings, repo_root
 
 # %% ../../../nbs/repro/pages/240_page.ipynb #c006
@@ -242,8 +242,8 @@ def publish(
     claims=(),    # rows of `judge`, or of `because` on the page that gives reasons
 ) -> pd.DataFrame: # the claims as a table to read
     "Write a page's tables and figures, and enter its claims or reasons into the ledger."
-    for label, table in (tables or {}).items(): write_table(self.folder, label, table)
     for label, figure in (figures or {}).items(): save_figure(self.folder, label, figure)
+    if tables or figures: write_tables(self.folder, self.name, tables, figures, experiment_path(self.name))
     if self.made: update_manifest(self.folder, self.name, self.s, self.began)
     if not len(claims): return pd.DataFrame()
     write = give_reasons if 'why' in claims[0] else update_claims

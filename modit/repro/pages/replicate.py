@@ -14,7 +14,7 @@ from .notebooks import experiment_path, experiments
 from .parameters import results_folder
 from .page import is_ledger
 from .redraw import has_scores, redraw_page, redraw_pages
-from ..report.report import read_reported
+from ..report.report import read_reported, written_table
 from ...settings import load_settings, repo_root, require
 from ..report.ledger import not_run, update_claims
 
@@ -68,4 +68,4 @@ def replicate(
     first = repo_root()/'figures'/profile
     if not (first/'claims.csv').exists(): update_claims(first, not_run(read_reported('claims').id))
     redraw_page('replicate', profile=profile)
-    print((repo_root()/'figures'/profile/'tab-replicate.md').read_text())
+    print(written_table(first, 'tab-replicate'))

@@ -21,7 +21,7 @@ from .page import Page, open_page, page_module, pages_before
 from .parameters import in_words
 from .redraw import has_scores
 from ..report.looks import legend_of, look, save_figure
-from ..report.report import write_table
+from ..report.report import write_tables
 from ...settings import Settings, load_settings, parse_value, repo_root, require
 from ...stats import cluster_bootstrap
 from ..report.verdicts import aside, draw_differences
@@ -214,7 +214,7 @@ def _gather(name, found, folder): # combinations of an experiment, all done -> l
     module = page_module(name)
     parts = [(c, c.page.scores(module)) for c in found]
     tables = _joint_tables([(c.values, module.table(scores, c.page)) for c, scores in parts])
-    for label, table in tables.items(): write_table(folder, label, table)
+    if tables: write_tables(folder, 'sweep', tables)
     cases = _swept_cases([(c.values, scores) for c, scores in parts])
     if not len(cases): return list(tables)
     figure = _draw_sweep(cases, _first_swept(cases, len(found[0].values)))

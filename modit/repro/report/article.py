@@ -19,7 +19,7 @@ import pandas as pd
 
 import modit
 from .looks import CONFIRMED, NOT_RUN, WORDS, look
-from .report import side_by_side
+from .report import side_by_side, written_table
 from ...settings import load_settings, repo_root
 from ...store import atomic_write
 
@@ -58,9 +58,9 @@ def _words(rows):
     return ', '.join(said)
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a015
-def _file(label, profile): return (repo_root()/'figures'/profile/f'{label}.md').read_text()
-def _shown(label, profile='mini'): return _file(label, profile).partition('\n\n')[0]
-def _caption(label, profile='mini'): return _file(label, profile).partition('\n\n')[2].strip()
+def _table(label, profile='mini'): return written_table(repo_root()/'figures'/profile, label)
+def _shown(label, profile='mini'): return _table(label, profile).partition('\n\n')[0]
+def _caption(label, profile='mini'): return _table(label, profile).partition('\n\n')[2]
 
 def _as_markdown(rows):
     "A table in Markdown."

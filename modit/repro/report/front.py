@@ -15,7 +15,7 @@ import pandas as pd
 import modit
 from ..datasets.datasets import CLAIMED
 from ...data.trouble import _LEAST_POSITIVES
-from .article import _cells, _file, _in_paper, _rows_of, filled
+from .article import _cells, _in_paper, _rows_of, _table, filled
 from .report import with_hppo
 from .verdicts import contrasts
 from ...serving.lists import aligned
@@ -120,7 +120,7 @@ def printed(
 # %% ../../../nbs/repro/report/222_front.ipynb #19439bc6
 def _values(): # name -> what the text may use
     found = (scores, joined, over, judged, won, lost, span, holds, means, row, printed, aligned)
-    named = dict(rows_of=_rows_of, file=_file, in_paper=_in_paper, settings=load_settings,
+    named = dict(rows_of=_rows_of, table=_table, in_paper=_in_paper, settings=load_settings,
                  least=_LEAST_POSITIVES, REAL=REAL, CLAIMED=CLAIMED, version=modit.__version__)
     return named | {f.__name__: f for f in found}
 

@@ -28,16 +28,13 @@ unexport JUPYTER_PATH
 unexport OPENBLAS_CORETYPE
 
 .DEFAULT_GOAL := help
-.PHONY: main paper dials labels public tree budget replicate figures report check test docs links hooks lab bench clean help
+.PHONY: main paper labels public tree budget replicate figures report check test docs links hooks lab bench clean help
 
 main: $(STAMP)     ## run the main experiment (data, density, main table, bootstrap) and print the main table
 	@$(BIN)/modit main --profile $(PROFILE)
 
 paper: $(STAMP)    ## run every experiment of the paper
 	@$(BIN)/modit main paper --profile $(PROFILE)
-
-dials: $(STAMP)    ## train in 45 small worlds, to see when preference training pays; goes on where it was stopped
-	@$(BIN)/modit run dials --profile $(PROFILE) --fresh
 
 labels: $(STAMP)   ## label 50,000 cases a domain, and train on parts of them; goes on where it was stopped
 	@$(BIN)/modit run labelled --profile $(PROFILE) --fresh

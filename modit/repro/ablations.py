@@ -6,13 +6,12 @@
 __all__ = ['ABLATIONS', 'FEW', 'PARTS', 'OWN_STAGES']
 
 # %% ../../nbs/repro/168_ablations.ipynb #r168002
-from ..stages.stages import CPT, FOLDER_STAGES, MODEL, POOL, PREFERRED, ROUND, SFT, STAGES, Stage
+from ..stages.stages import CPT, FOLDER_STAGES, POOL, PREFERRED, SFT, STAGES, Stage
 from ..stages.stages import preference_reads, preference_stage
 from ..variants import SINGLE, VARIANTS, Variant
 
 # %% ../../nbs/repro/168_ablations.ipynb #r168005
 ABLATIONS = dict(
-    hppo_all=Variant('Every loser', 'steered', clear_winner=False, stretch=2),
     static=Variant('Static', 'candidate_pool', families=('static',), **SINGLE),
     policy=Variant('Policy', 'candidate_pool', families=('policy',), **SINGLE),
     hybrid_probe=Variant(
@@ -36,14 +35,8 @@ FEW = (2, 8, 15, 30, 60, 120, 'all') # numbers of patterns that later stages are
 PARTS = ('2', '2_1', '2_2', '8', '8_1', '8_2', '25', '25_1', '25_2', '100') # percent of a pool, draw
 _ROUND = preference_reads(VARIANTS['off_policy'])
 _LATER = (*CPT, *SFT, *POOL, *_ROUND) # settings of all later stages
-OWN_STAGES = dict(
-    conditioned=Stage(PREFERRED, (*MODEL, 'preference_run', *ROUND, 'prefix_len', 'hppo_steps'),
-                      ('repro.lib.conditioned',), maker='modit.repro.ours.frontier:make_conditioned'),
-    fewer=Stage(PREFERRED, _ROUND, ('repro.lib.fewer',), maker='modit.repro.ours.thirds:make_fewer'),
-    steps=Stage(PREFERRED, (*_ROUND, 'guidance_scales', 'reward_items'), ('repro.lib.steps',),
-                maker='modit.repro.ours.fan:make_steps'))
-OWN_STAGES |= {f'few_{n}': Stage(('pretrained', 'corpus'), _LATER, ('repro.lib.few',),
-                                 maker='modit.repro.ours.patterns:make_few') for n in FEW}
+OWN_STAGES = {f'few_{n}': Stage(('pretrained', 'corpus'), _LATER, ('repro.lib.few',),
+                                maker='modit.repro.ours.patterns:make_few') for n in FEW}
 OWN_STAGES |= {f'labelled_{n}': Stage(PREFERRED, _ROUND, ('repro.lib.parts',),
                                       maker='modit.repro.ours.labelled:make_labelled') for n in PARTS}
 

@@ -2,11 +2,12 @@
 
 # %% auto #0
 __all__ = ['ROWS', 'READS', 'SCORES', 'LOOKS', 'LOSSES', 'POOLS', 'OTHERS', 'pools_of', 'policies', 'counted', 'answered',
-           'references', 'scored_draw', 'run', 'means_table', 'table', 'plot', 'claims']
+           'references', 'scored_draw', 'draw_path', 'kept', 'run', 'means_table', 'table', 'plot', 'claims']
 
 # %% ../../../nbs/repro/ours/366_credit.ipynb #f4eb9a71
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -18,7 +19,6 @@ from ...evaluation import average_pool, sample_cases, serve
 from ..lib.lessons import Lesson, by_best, by_contrast, by_pairs, by_weight, moved
 from ..lib.lessons import relabelled, retrieved, strict_looks, taught, to_best, to_items
 from ..lib.lessons import to_pairs, usual
-from ..lib.small_worlds import kept, scores_path
 from ...metrics import score_queries
 from ...ordering import Cases, Corpus, training_cases
 from ..report.looks import COLOURS
@@ -27,8 +27,9 @@ from ..report.verdicts import contrasts
 from ...retrieval import search
 from ..pages.page import Page
 from ...stages.pipeline import get_corpus, get_model, preference_settings
-from ...stages.source import code_of
+from ...stages.source import code_of, imports_of
 from ...settings import Settings
+from ...store import atomic_write, fingerprint, runs_dir
 
 # %% ../../../nbs/repro/ours/366_credit.ipynb #266cbee2
 ROWS = dict(
@@ -157,18 +158,36 @@ def scored_draw(
         rows.append(answered({method: answer}, corpus, p).assign(draw=draw, **facts))
     return pd.concat(rows, ignore_index=True)
 
+# %% ../../../nbs/repro/ours/366_credit.ipynb #w022
+def draw_path(
+    s:Settings, # with the number of the draw
+    *facts,     # everything else that the scores depend on
+) -> Path:
+    "The path of a draw's scores."
+    modules = {*imports_of('data.synth', 'pretrain', 'cpt', 'sft', 'rounds', 'baselines', 'direct')}
+    code = sorted(code_of(name) for name in modules | {'repro.lib.lessons', 'repro.ours.credit'})
+    return runs_dir()/s.profile/'credit'/f'{fingerprint(vars(s), facts, code)}.csv'
+
+# %% ../../../nbs/repro/ours/366_credit.ipynb #w022b
+def kept(
+    path:Path, # of the scores
+    make,      # () -> DataFrame
+) -> pd.DataFrame:
+    "Scores read from their file, or computed and saved there if it is missing."
+    if not path.exists(): atomic_write(path, make().to_csv(index=False, float_format='%.6g'))
+    return pd.read_csv(path)
+
 # %% ../../../nbs/repro/ours/366_credit.ipynb #c92fb2a3
 def run(
     p:Page, # draws
 ) -> dict:  # credit: per-case means over draws; credit_draws: means of each draw
     "Train and score the policies of all draws, and what they are compared with."
-    code = [code_of(x) for x in ('direct', 'repro.lib.lessons', 'repro.ours.credit')]
     drawn = []
     fixed = []
     for name in p.domains:
         for draw in p.draws:
             s = replace(p.s, preference_run=draw)
-            path = scores_path(s, name, p.splits, p.cases, p.owns, p.etas, code)
+            path = draw_path(s, name, p.splits, p.cases, p.owns, p.etas)
             drawn.append(kept(path, partial(scored_draw, p, name, draw)))
         corpus = get_corpus(p.s, name)
         fixed.append(answered(references(get_model(p.s, 'sft', name), corpus, p), corpus, p))

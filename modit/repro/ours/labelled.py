@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['STRETCH', 'READS', 'SCORES', 'APART', 'LOOKS', 'COLUMNS', 'JUDGED', 'whole', 'make_labelled', 'score_part',
            'count_items', 'run', 'beside', 'gains', 'shares', 'at_whole', 'verdicts', 'labels_table', 'table',
-           'plot_gains', 'plot_items', 'plot', 'claims']
+           'plot_gains', 'plot_items', 'plot', 'reasons', 'claims']
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #699cda56
 import matplotlib.pyplot as plt
@@ -12,11 +12,12 @@ import pandas as pd
 
 from ..ablations import PARTS
 from ..lib.curve import draw_gains, items_labelled, looks_of, paper_gain
+from ..lib.evidence import differs, missing, mostly
 from ..lib.parts import prefer_part, rows_of_part
 from ...ordering import Corpus
 from ..report.looks import Look, legend_of
 from ..report.report import Table, by_method, with_hppo
-from ..report.verdicts import contrasts
+from ..report.verdicts import contrast, contrasts
 from ..pages.page import Page, page_module
 from ...stages.pipeline import get_corpus, get_history, get_model, get_pool, preference_settings, save_run
 from ...settings import Settings, override
@@ -250,6 +251,19 @@ def plot_items(
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Gain by labelled cases, and Joint by labelled items (ours)."
     return {'fig-labelled': plot_gains(scores, p), 'fig-labelled-items': plot_items(scores, p)}
+
+# %% ../../../nbs/repro/ours/475_labelled.ipynb #y475
+def reasons(scores:dict, p:Page) -> dict: # claim -> fields
+    "C04 and C11: the cells that miss, with the whole pool labelled."
+    cases = beside(scores)
+    main = with_hppo(scores['main'], scores['validation'])
+    found = {}
+    for claim, method in dict(C04='hppo', C11='off_policy').items():
+        rows = differs(cases, missing(contrast(main, method, 'sft', p.s)), 'labelled_100', 'sft', p.s)
+        held = rows.verdict == 'for'
+        found[claim] = dict(explained=mostly(held), held=held.sum(), cells=len(rows), gain=rows.estimate,
+                            many=whole(p.s).hppo_cases)
+    return found
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #e30ce2ee
 def claims(scores, p): return [] # the ledger judges the paper's claims on the usual cases

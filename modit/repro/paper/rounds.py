@@ -10,7 +10,7 @@ from itertools import combinations
 
 import pandas as pd
 
-from ..lib.evidence import chance, differs, gaps, missing, mostly, paper_gap, unseen
+from ..lib.evidence import chance, differs, gaps, missing, paper_gap, unseen
 from ..lib.panels import SPLIT_LOOKS, legend_of_splits, panels
 from ..pages.page import Page
 from ...stages.pipeline import get_corpus, get_history, get_model
@@ -219,17 +219,12 @@ def schedule_reasons(
 
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #y017
 def reasons(scores:dict, p:Page) -> dict: # claim -> fields
-    "C12 and C17; B08: what the filter trades; C14: how much drift there is."
-    rounds, cases, main = (scores[x].query('domain != "D4"') for x in ('rounds', 'filter', 'main'))
-    if not len(cases): return {}
-    once = ['Pareto 1', 'Adaptive 1']
-    purer, lower = (contrast(cases, *once, p.s, column, side).query('split == "item"')
-                    for column, side in dict(same=1, attr=-1).items())
-    held = all(mostly(x.verdict == 'for') for x in (purer, lower))
-    traded = dict(explained=held, same=purer.estimate, attr=lower.estimate)
+    "C12 and C17; C14: how much drift there is."
+    rounds, main = (scores[x].query('domain != "D4"') for x in ('rounds', 'main'))
+    if not len(rounds): return {}
     paper = pd.concat([read_reported(f'tab-app{x}') for x in ('dc', 'dp', 'du')]).drop(columns='joint')
     lost = missing(contrast(main, 'pareto', 'off_policy', p.s, 'same'))
     fell = differs(main, lost, 'off_policy', 'sft', p.s, column='same')
     theirs = paper_gap(fell, 'off_policy', 'sft', paper.rename(columns=dict(same='joint')))
     return schedule_reasons(pd.concat([rounds, main.query('method == "off_policy"')]), p) | dict(
-        B08=traded, C14=dict(explained=(fell.estimate > theirs).all(), fell=fell.estimate, paper=theirs))
+        C14=dict(explained=(fell.estimate > theirs).all(), fell=fell.estimate, paper=theirs))

@@ -2,8 +2,8 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'TARGETS', 'AGAIN', 'ROWS', 'METRICS', 'SHOWN', 'target_depths', 'target_query', 'sharper',
-           'answers_of', 'truly_densest', 'targets_again', 'run', 'rows_of', 'table', 'pairs_of', 'draw_metric', 'plot',
-           'claims', 'reasons']
+           'answers_of', 'true_chance', 'truly_densest', 'targets_again', 'run', 'rows_of', 'table', 'pairs_of',
+           'draw_metric', 'plot', 'claims', 'reasons']
 
 # %% ../../../nbs/repro/paper/420_targets.ipynb #c004
 from functools import partial
@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 
 from ...candidates import static_candidates
-from ...data.synth import domain_constants
+from ...data.synth import assign_patterns, domain_constants, draw_patterns, make_world
+from ...data.synth import pattern_logit, scatter
 from ...evaluation import sample_cases
 from ..lib.evidence import gaps
 from ..lib.panels import legend_beside, title_of_splits
-from ..lib.small_worlds import true_chance
 from ...ordering import centroid
 from ...stages.pipeline import get_corpus, get_model
 from ..report.looks import look
@@ -70,6 +70,23 @@ def answers_of(
     for t in sharper(p):
         answers[f'sft_{t}'] = get_model(override(p.s, sft_depth=depths[t]), 'sft_single', name)
     return answers
+
+# %% ../../../nbs/repro/paper/420_targets.ipynb #w008
+def true_chance(
+    s:Settings, # seed, items, clusters, attribute_shift
+    name:str,   # domain
+    c:dict,     # its constants
+    rng,        # the stream that `make_domain` draws from
+    block=50_000, # items at a time, as there
+) -> np.ndarray: # (N,)
+    "The probability with which each item of a generated domain is labelled positive."
+    world, n, clusters = make_world(s), s.of('items', name), s.of('clusters', name)
+    patterns = draw_patterns(world, c, clusters, rng)
+    pattern = assign_patterns(c, clusters, n, rng)
+    logit = pattern_logit(patterns, c, rng) + s.attribute_shift
+    parts = np.array_split(pattern, -(-n//block))
+    pockets = [scatter(world, c, patterns.centres[rows], patterns.axes[rows], rng)[1] for rows in parts]
+    return c['floor'] + (1 - c['floor'])/(1 + np.exp(-logit[pattern] - np.concatenate(pockets)))
 
 # %% ../../../nbs/repro/paper/420_targets.ipynb #t023
 def truly_densest(

@@ -71,7 +71,6 @@ _SHAPES = dict(
     adaptive=(GREEN, 'o'),
     pareto=(VERMILLION, 'o'),
     pareto_eps=(PURPLE, 'o'),
-    hppo_all=(YELLOW, 'o'),
     static=(DARK, 'v'),
     policy=(SKY, 'o'),
     hybrid_probe=(PURPLE, 'X'),

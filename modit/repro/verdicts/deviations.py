@@ -24,7 +24,7 @@ from ..pages.page import Page
 from ...serving.card import markdown_table
 
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c007
-READS = ('data', 'main', 'validation', 'fan_moves', 'density')
+READS = ('data', 'main', 'validation', 'guidance', 'density')
 SCORES = ()
 STATUSES = ('on purpose', 'scale', 'open in the paper')
 
@@ -106,14 +106,13 @@ def of_rounds(
 
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c030
 def attr_by_scale(
-    served,    # rows of page fan
-    guide:str, # stage whose unconditional velocity guides
-    p:Page,    # splits, guidance_scales
+    served, # rows of page guidance
+    p:Page, # splits, guidance_scales
 ) -> str:
     "Attr of SFT at the lowest and at the highest scale of the fan, mean over the splits."
     low = min(p.s.guidance_scales)
     high = max(p.s.guidance_scales)
-    rows = served[(served.guide == guide) & served.split.isin(p.splits)]
+    rows = served[(served.policy == 'sft') & served.split.isin(p.splits)]
     means = 100*rows.groupby(['domain', 'scale']).attr.mean().unstack('scale')
     if not {low, high} <= {*means.columns}: return 'not run here'
     return ', '.join(f'{d} {r[low]:.1f} to {r[high]:.1f}' for d, r in means.iterrows())
@@ -130,8 +129,7 @@ def of_scores(
     return of_rounds(scores['validation'], p.s) | dict(
         trained=listed(scores['data'].trained_patterns), top10=listed(np.round(100*np.array(top), 1)),
         pretrained=beside_average(scores['main']), patience=PATIENCE,
-        attr_own=attr_by_scale(scores['fan_moves'], 'sft', p),
-        attr_pretrained=attr_by_scale(scores['fan_moves'], 'pretrained', p))
+        attr_own=attr_by_scale(scores['guidance'], p))
 
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c038
 def filled(
@@ -187,7 +185,7 @@ explained in [vocabulary](../nbs/000_vocabulary.ipynb), CPT and the other stages
 
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c051
 def linked(
-    names:str, # of pages, such as 184_rounds 345_fan
+    names:str, # of pages, such as 184_rounds 390_guidance
 ) -> str:      # raises `StopIteration` for a page that there is not
     "Pages as links from a text in docs."
     root = repo_root()

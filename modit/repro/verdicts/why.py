@@ -2,15 +2,13 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'OTHERS', 'POOLED', 'PARTS', 'run', 'cells_of', 'power_reasons', 'pooled', 'pattern_reasons',
-           'purity_reasons', 'rival_reasons', 'serving_reasons', 'move_reasons', 'unguided_reasons', 'rerun_reasons',
-           'of_pages', 'claims', 'table', 'plot']
+           'purity_reasons', 'move_reasons', 'unguided_reasons', 'rerun_reasons', 'of_pages', 'claims', 'table', 'plot']
 
 # %% ../../../nbs/repro/verdicts/490_why.ipynb #c004
 import pandas as pd
 
 from ..lib.beside import beside_main, both_worlds, ledger_elsewhere, second_scores
-from ..lib.evidence import (
-    chance, differs, gaps, like_the_others, missing, mostly, sentences, shares, unseen)
+from ..lib.evidence import differs, gaps, like_the_others, missing, mostly, sentences, shares
 from ..report.looks import CONFIRMED
 from ..report.report import with_hppo
 from ..report.ledger import because
@@ -19,8 +17,8 @@ from ..pages.notebooks import experiments
 from ..pages.page import Page, page_module
 
 # %% ../../../nbs/repro/verdicts/490_why.ipynb #c007
-READS = ('claims', 'claim-cells', 'main', 'validation', 'pareto', 'steered', 'conditioned_dial',
-         'candidate_pool', 'baselines', 'order', 'own_direction', 'leads', 'guidance', 'guidance_cpt')
+READS = ('claims', 'claim-cells', 'main', 'validation', 'pareto', 'candidate_pool', 'baselines',
+         'order', 'own_direction', 'leads', 'guidance', 'guidance_cpt')
 SCORES = ()
 
 def run(p): return {} # nothing is scored here
@@ -35,17 +33,14 @@ def cells_of(
     return cells[cells.id == claim]
 
 # %% ../../../nbs/repro/verdicts/490_why.ipynb #89a4bb95
-OTHERS = ('B10', 'B15', 'B19', 'C07')
+OTHERS = ('B10', 'C07')
 
 def power_reasons(
     scores, # of the pages that it reads
     p:Page, # settings and parameters
 ) -> dict:  # claim -> fields
-    "Would the other cells' mean difference, for B20 one point, have been seen in the cells that miss?"
-    pockets = missing(cells_of(scores, 'B20'))
-    seen = chance(pockets, .01)
-    found = {claim: like_the_others(cells_of(scores, claim)) for claim in OTHERS}
-    return found | dict(B20=dict(explained=unseen(pockets, seen), rise=pockets.estimate, seen=seen))
+    "Would the other cells' mean difference have been seen in the cells that miss?"
+    return {claim: like_the_others(cells_of(scores, claim)) for claim in OTHERS}
 
 # %% ../../../nbs/repro/verdicts/490_why.ipynb #x004
 POOLED = dict( # score file -> claims
@@ -102,30 +97,6 @@ def purity_reasons(
         found[claim] = dict(explained=bool(purer), lost=lost, moved=moved, ahead=here.estimate)
     return found
 
-# %% ../../../nbs/repro/verdicts/490_why.ipynb #x022
-def rival_reasons(
-    scores, # of the pages that it reads
-    p:Page, # settings and parameters
-) -> dict:  # claim -> fields
-    "B09: beside simpler methods."
-    main = with_hppo(scores['main'], scores['validation'])
-    paid = differs(main, missing(cells_of(scores, 'B09')), 'hppo', 'sft', p.s, column='same', side=-1)
-    return dict(B09=dict(explained=mostly(paid.verdict == 'for'), same=paid.estimate))
-
-# %% ../../../nbs/repro/verdicts/490_why.ipynb #x024
-def serving_reasons(
-    scores, # of the pages that it reads
-    p:Page, # settings and parameters
-) -> dict:  # claim -> fields
-    "B07 and B12: policies that are moved, or conditioned."
-    moved, conditioned = (missing(cells_of(scores, claim)) for claim in ('B07', 'B12'))
-    more = differs(scores['steered'], moved, 'hppo_all_steered', 'sft_steered', p.s)
-    dial = scores['conditioned_dial'].assign(method=lambda x: 'objective ' + x.dial.map('{:g}'.format))
-    ends = ('objective 1', 'objective 0')
-    swing = {x: differs(dial, conditioned, *ends, p.s, column=x).estimate for x in ('same', 'attr')}
-    return dict(B07=dict(explained=not mostly(more.verdict == 'for'), gain=more.estimate),
-                B12=dict(explained=False, **swing))
-
 # %% ../../../nbs/repro/verdicts/490_why.ipynb #x028
 def move_reasons(
     scores, # of the pages that it reads
@@ -172,8 +143,7 @@ def rerun_reasons(
     return [because(claim, 'tab-kernels', words) for claim in changed.id]
 
 # %% ../../../nbs/repro/verdicts/490_why.ipynb #x026
-PARTS = (power_reasons, pattern_reasons, purity_reasons, rival_reasons, serving_reasons, move_reasons,
-         unguided_reasons)
+PARTS = (power_reasons, pattern_reasons, purity_reasons, move_reasons, unguided_reasons)
 
 def of_pages(
     p:Page, # of this page

@@ -46,7 +46,8 @@ OWN_STAGES = dict(
 OWN_STAGES |= {f'few_{n}': Stage(('pretrained', 'corpus'), _LATER, ('repro.lib.few',),
                                  maker='modit.repro.ours.patterns:make_few') for n in FEW}
 OWN_STAGES |= {f'labelled_{n}': Stage(PREFERRED, _ROUND, ('repro.lib.parts',),
-                                      maker='modit.repro.ours.labelled:make_labelled') for n in (*PARTS, *AGAIN)}
+                                      maker='modit.repro.ours.labelled:make_labelled')
+               for n in (*PARTS, *AGAIN)}
 
 # %% ../../nbs/repro/168_ablations.ipynb #r168010
 VARIANTS.update(ABLATIONS)

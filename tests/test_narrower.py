@@ -68,4 +68,4 @@ def test_means_over_cases_are_computed_again(untrained):
     means = read_cases(figures_dir(p.s), 'direct_draws')
     assert 'case' not in means and {*means.split} == {'item', 'pattern'}
     with redirect_stdout(io.StringIO()):
-        assert p.part() == {} and {*cut.part()} == {'direct', 'direct_draws', 'direct_new'}
+        assert p.part() == {} and {*cut.part()} == {'direct', 'direct_draws', 'direct_new', 'direct_loose'}

@@ -26,7 +26,7 @@ class Dataset:
     pages: tuple = ASKED # experiments that `modit main public` runs beside those of the main table
 
 # %% ../../../nbs/repro/datasets/048_datasets.ipynb #3065099c
-LATER = ('budget', 'own_direction', 'rule', 'both') # asked of what came after all constants
+LATER = ('budget', 'own_direction', 'rule', 'both', 'reach') # asked of what came after all constants
 
 DATASETS = { # profile -> its row
     'public': Dataset(

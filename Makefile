@@ -51,11 +51,11 @@ tree: $(STAMP)     ## the same on branches of WordNet with two sentence encoders
 	@$(BIN)/modit public --profile tree-e5
 	@$(BIN)/modit main public --profile tree-e5
 
-budget: $(STAMP)   ## see what a budget of labels buys, on molecules and licence texts: half an hour of one core
+budget: $(STAMP)   ## see what a budget of labels buys, and what all of them do, on molecules and licence texts
 	@$(BIN)/modit public --profile molecules
-	@$(BIN)/modit run budget --profile molecules --fresh
+	@$(BIN)/modit main public --profile molecules
 	@$(BIN)/modit public --profile licences
-	@$(BIN)/modit run budget --profile licences --fresh
+	@$(BIN)/modit main public --profile licences
 
 replicate: $(STAMP) ## main, preference, order and candidate pages in a second world, both verdicts side by side
 	@$(BIN)/modit main replicate --profile $(PROFILE)

@@ -5,7 +5,7 @@
 # lines of every experiment page, READS and SCORES; page graph turns them into the jobs that are rules here.
 # The path of every stage bears a key of the settings, the code and the parents it was made from: a file that
 # exists is up to date, whatever its age, so inputs are `ancient`. Stages write a file whole or not at all.
-from modit.repro.datasets.datasets import pages_asked
+from modit.repro.datasets.datasets import asks, pages_asked
 from modit.repro.pages.cluster import slurm_resources
 from modit.repro.pages.graph import MAIN_VARIANTS, main_stages, page_job, stage_jobs
 from modit.repro.pages.notebooks import experiments, short_name
@@ -16,7 +16,8 @@ from modit.repro.pages.sweep import sweep_jobs
 
 S = load_settings(config.get('profile', 'mini'))
 MAIN = ('300_data', '310_density', '320_main', '380_bootstrap')
-PUBLIC = [name for name in experiments() if name in MAIN or short_name(name) in pages_asked(S.profile)]
+PUBLIC = [name for name in experiments() if name in MAIN and asks(S.profile, 'main')
+          or short_name(name) in pages_asked(S.profile)]
 PAGES = {name: page_job(S, name) for name in experiments()}
 SWEPT_STAGES, SWEPT = sweep_jobs(config['sweep']) if 'sweep' in config else ({}, {})
 SECOND_STAGES, SECOND = second_jobs(S.profile)

@@ -6,11 +6,14 @@ import pandas as pd
 import pytest
 
 from conftest import ROOT
+from modit.repro.datasets.datasets import DATASETS, asks, pages_asked
 from modit.repro.report.report import figures_dir, read_cases, write_cases
 from modit.repro.pages import page as pages
 from modit.stages import pipeline
-from modit.repro.pages.notebooks import page_constant
-from modit.repro.pages.page import open_page, page_module
+from modit.repro.pages.narrower import owner_of, reads_of
+from modit.repro.pages.notebooks import page_constant, short_name
+from modit.repro.pages.page import open_page, page_module, pages_before
+from modit.repro.pages.redraw import has_scores
 
 LESS = dict(domains=['D1'], cases=100)
 
@@ -69,3 +72,13 @@ def test_means_over_cases_are_computed_again(untrained):
     assert 'case' not in means and {*means.split} == {'item', 'pattern'}
     with redirect_stdout(io.StringIO()):
         assert p.part() == {} and {*cut.part()} == {'direct', 'direct_draws', 'direct_new', 'direct_loose'}
+
+
+@pytest.mark.parametrize('profile', [x for x in DATASETS if not asks(x, 'main')])
+def test_a_page_reads_only_what_its_data_set_is_asked(profile):
+    asked = pages_asked(profile)
+    assert asked and all(has_scores(profile, name) for name in asked)
+    for name in asked:
+        assert {owner_of(score) for score in reads_of(name, profile)} <= {*asked}, name
+        assert {short_name(x) for x in pages_before(name, profile)} <= {*asked}, name
+    assert not has_scores(profile, 'bootstrap'), 'it has no scores of its own, and reads those of the main table'

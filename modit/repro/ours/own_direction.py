@@ -13,8 +13,9 @@ import pandas as pd
 from ...baselines import along_own, check_shares, own_directions, steer, steered_policy
 from ...evaluation import average_pool
 from ...stages.pipeline import get_corpus, get_model
+from ..datasets.datasets import asks
 from ..report.looks import look
-from ..report.report import Table, beside_rivals, best_variants, by_method
+from ..report.report import Table, beside_rivals, best_variants, by_method, scored
 from ...settings import require
 from ..report.ledger import judge, weakest_in_each_cell
 from ..report.verdicts import contrast, contrasts, split_panels
@@ -50,14 +51,17 @@ def run(
     p:Page, # shares, owns, etas, around
 ) -> dict: # own_direction: per-case scores with what was chosen
     "Choose share and lengths on validation, and score the served queries."
-    best, grid, rows = best_variants(p.read_other('validation')), offered(p), []
+    trained = asks(p.s.profile, 'main')
+    best = best_variants(p.read_other('validation')) if trained else {}
+    grid, rows = offered(p), []
     lengths = [dict(own=own, step=eta) for own, eta in product(p.owns, p.etas)]
     for name in p.domains:
         corpus = get_corpus(p.s, name)
         directions = own_directions(corpus, items_around(corpus, p))
         def probe(cases, step, corpus=corpus): return steer(average_pool(corpus, cases), corpus, step)
         rows.append(p.score_chosen(corpus, 'average_own', along_own(probe, directions), lengths))
-        for policy, stage in dict(sft='sft', hppo=best[name]).items():
+        if not trained: rows.append(p.score(corpus, dict(average=partial(average_pool, corpus))))
+        for policy, stage in (dict(sft='sft', hppo=best[name]) if trained else {}).items():
             answer = along_own(steered_policy(get_model(p.s, stage, name), corpus, p.s), directions)
             rows.append(p.score_chosen(corpus, f'{policy}_own', answer, grid))
     return dict(own_direction=pd.concat(rows, ignore_index=True))
@@ -87,15 +91,18 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
              'the seeds to the seeds; share of the policy and both lengths chosen on validation.')
     gain = ('Joint and Same of the steered queries minus those of HPPO as the paper serves it, in points, '
             f'with 95% intervals. {steered}')
-    return {'tab-own': Table(by_method(cases, COLUMNS), f'Joint (percent). {steered}', COLUMNS),
-            'tab-own-same': Table(by_method(cases, COLUMNS, 'same'), f'Same (percent). {steered}', COLUMNS),
-            'tab-own-gain': Table(over_hppo(scores, p), gain, ('estimate', 'low', 'high'))}
+    columns = scored(COLUMNS, cases)
+    found = {'tab-own': Table(by_method(cases, columns), f'Joint (percent). {steered}', COLUMNS),
+             'tab-own-same': Table(by_method(cases, columns, 'same'), f'Same (percent). {steered}', COLUMNS)}
+    if 'hppo' not in columns: return found
+    return found | {'tab-own-gain': Table(over_hppo(scores, p), gain, ('estimate', 'low', 'high'))}
 
 # %% ../../../nbs/repro/ours/462_own_direction.ipynb #c023
 SHOWN = ('ridge_map', 'probe', 'average', 'average_own', 'sft', 'sft_own', 'hppo_own')
 
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint minus HPPO's, with intervals (fig:own, ours)."
+    if 'main' not in scores: return {}
     rows = contrasts(beside_rivals(scores, 'own_direction'), [(method, 'hppo') for method in SHOWN], p.s)
     marks = {method: look(method) for method in SHOWN}
     return {'fig-own': split_panels(rows, p.domains, p.splits, 'Joint minus HPPO\n(points)', marks)}

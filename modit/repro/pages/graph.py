@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...variants import variants_of
+from ..datasets.datasets import asks
 from .cluster import check_workflow, limit_met, slurm_resources
 from ...stages.environment import steady_environment
 from .notebooks import executed_path, experiment_path, experiments, exported_code, run_marker
@@ -136,10 +137,11 @@ def page_job(
 ) -> Job:
     "The job that runs a page and scores again."
     own, changed = settings_of(s.profile, given)
-    stages = main_stages(own) if takes_models(name) else [('corpus', d) for d in own.domains]
+    trained = takes_models(name) and asks(s.profile, 'main')
+    stages = main_stages(own) if trained else [('corpus', d) for d in own.domains]
     parameters = json.dumps(given, sort_keys=True)
     inputs = [job_file(own, *stage) for stage in stages]
-    inputs += [_marker_of(runs_dir(), s, n, parameters) for n in pages_before(name)]
+    inputs += [_marker_of(runs_dir(), s, n, parameters) for n in pages_before(name, s.profile)]
     words = ['modit', 'run', name, '--profile', s.profile, '--fresh']
     if given: words += ['--parameters', parameters]
     rule = f'run_{name}_{fingerprint(changed)}' if changed else f'run_{name}'

@@ -11,10 +11,12 @@ from functools import partial
 
 import matplotlib.pyplot as plt
 
+from ..datasets.datasets import asks
 from ..report.ledger import not_run, update_claims
 from ..report.report import read_reported
-from .notebooks import experiments, page_constant
-from .page import LEDGER, is_ledger, open_page, page_module, pages_before
+from .notebooks import experiments, page_constant, short_name
+from .narrower import LEDGER, reads_of
+from .page import is_ledger, open_page, page_module, pages_before
 from .parameters import results_folder
 from ...settings import load_settings, repo_root
 
@@ -25,7 +27,8 @@ def has_scores(
     **changed,   # settings that differ, such as seed=1; by default none
 ) -> bool:
     "Whether all score files exist that an experiment draws from."
-    needed = {*page_constant(name, 'READS'), *page_constant(name, 'SCORES')} - {*LEDGER}
+    if not asks(profile, short_name(name)): return False
+    needed = {*reads_of(name, profile), *page_constant(name, 'SCORES')} - {*LEDGER}
     folder = results_folder(load_settings(profile), changed)/'cases'
     return all((folder/f'{score}.csv.gz').exists() for score in needed)
 
@@ -36,7 +39,7 @@ def pages_lacking(
 ) -> list:       # of experiments
     "The pages that must run before an experiment and whose scores are missing."
     if is_ledger(name): return []
-    return [x for x in pages_before(name) if not has_scores(profile, x)]
+    return [x for x in pages_before(name, profile) if not has_scores(profile, x)]
 
 # %% ../../../nbs/repro/pages/241_redraw.ipynb #c057
 def redraw_page(

@@ -231,9 +231,11 @@ def beside_rivals(
     rivals=('probe', 'ridge_map'),      # of the baselines; (): baselines are not read
 ) -> pd.DataFrame: # per-case scores of all methods
     "The scores of a page together with scores of the main table and of the baselines."
-    main = with_hppo(scores['main'], scores['validation'])
-    beside = [main[main.method.isin(methods)]]
-    if rivals:
+    beside = []
+    if 'main' in scores: # not of a data set without the paper's stages
+        main = with_hppo(scores['main'], scores['validation'])
+        beside.append(main[main.method.isin(methods)])
+    if rivals and 'baselines' in scores:
         simple = scores['baselines'].drop(columns=['value', 'valid_joint'])
         beside.append(simple[simple.method.isin(rivals)])
     return pd.concat([*beside, scores[name]], ignore_index=True)

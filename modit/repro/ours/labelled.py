@@ -219,7 +219,7 @@ def verdicts(
     for size, found in dict(usual=scores, whole=at_whole(scores)).items():
         kept = {name: x[x.domain.isin(there)] for name, x in found.items()}
         judged = {claim['id']: claim for page in JUDGED for claim in page_module(page).claims(kept, p)}
-        judged |= {HALF: claim for claim in filter_half(kept['filter'], p)}
+        for claim in filter_half(kept['filter'], p): judged[HALF] = claim
         mine = [judged[x] for x in (*sum(JUDGED.values(), ()), HALF) if x in judged]
         rows.append(pd.DataFrame(mine, columns=['id', *_COUNTS]).assign(size=size))
     return pd.concat(rows, ignore_index=True)

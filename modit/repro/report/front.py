@@ -13,7 +13,7 @@ from functools import cache
 import pandas as pd
 
 import modit
-from ..datasets.datasets import CLAIMED
+from ..datasets.datasets import CLAIMED, asks
 from ...data.trouble import _LEAST_POSITIVES
 from .article import _cells, _in_paper, _rows_of, _table, filled
 from .report import with_hppo
@@ -40,8 +40,9 @@ def joined(
 ) -> pd.DataFrame:  # per-case scores
     "The scores of all methods that answer the main page's cases."
     held = [x for x in OTHERS if (repo_root()/'figures'/profile/'cases'/f'{x}.csv.gz').exists()]
-    main = with_hppo(scores('main', profile), scores('validation', profile))
-    return pd.concat([main, *(scores(x, profile) for x in held)], ignore_index=True)
+    asked = asks(profile, 'main')
+    main = [with_hppo(scores('main', profile), scores('validation', profile))] if asked else []
+    return pd.concat([*main, *(scores(x, profile) for x in held)], ignore_index=True)
 
 # %% ../../../nbs/repro/report/222_front.ipynb #487b0f8f
 REAL = ('public', 'icons', 'tree') # profiles of real data with one encoder each

@@ -79,4 +79,4 @@ def test_a_page_reads_only_what_its_data_set_is_asked(profile):
     for name in asked:
         assert {owner_of(score) for score in reads_of(name, profile)} <= {*asked}, name
         assert {short_name(x) for x in pages_before(name, profile)} <= {*asked}, name
-    assert not has_scores(profile, 'bootstrap'), 'it has no scores of its own, and reads those of the main table'
+    assert not has_scores(profile, 'bootstrap'), 'it reads the main table alone'

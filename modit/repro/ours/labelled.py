@@ -18,7 +18,7 @@ from ..lib.curve import draw_gains, items_labelled, looks_of, paper_gain
 from ..lib.evidence import differs, missing, mostly
 from ..lib.parts import prefer_part, rows_of_part
 from ...ordering import Corpus
-from ..report.ledger import judge
+from ..report.ledger import in_counts, judge
 from ..report.looks import Look, legend_of
 from ..report.report import Table, by_method, with_hppo
 from ..report.verdicts import contrast, contrasts
@@ -221,7 +221,8 @@ def verdicts(
         judged = {claim['id']: claim for page in JUDGED for claim in page_module(page).claims(kept, p)}
         for claim in filter_half(kept['filter'], p): judged[HALF] = claim
         mine = [judged[x] for x in (*sum(JUDGED.values(), ()), HALF) if x in judged]
-        rows.append(pd.DataFrame(mine, columns=['id', *_COUNTS]).assign(size=size))
+        counts = {'size': size, 'items / new patterns': [in_counts(x['rows']) for x in mine]}
+        rows.append(pd.DataFrame(mine, columns=['id', *_COUNTS]).assign(**counts))
     return pd.concat(rows, ignore_index=True)
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #71542af6

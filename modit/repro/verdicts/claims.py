@@ -2,8 +2,8 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'SECTIONS', 'HEADLINES', 'SAYS', 'VERDICT_AT', 'ID_AT', 'PER_LINE', 'NO_MARK', 'MARKED', 'CAPTION',
-           'HEAD', 'ABOUT', 'ABOUT_REAL', 'ABOUT_ENCODERS', 'run', 'columns_of', 'section', 'grouped', 'in_counts',
-           'real_ledger', 'headlines', 'places', 'draw_claim', 'draw_head', 'laid_out', 'plot', 'on_real_data',
+           'HEAD', 'ABOUT', 'ABOUT_REAL', 'ABOUT_ENCODERS', 'run', 'columns_of', 'section', 'grouped', 'real_ledger',
+           'at_whole_pool', 'headlines', 'places', 'draw_claim', 'draw_head', 'laid_out', 'plot', 'on_real_data',
            'every_claim', 'table', 'claims']
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #c004
@@ -14,12 +14,11 @@ import pandas as pd
 
 from ..datasets.datasets import CLAIMED, DATASETS
 from ..lib.beside import by_class, by_encoder, second_ledger, sizes
-from ..report.ledger import RANK
+from ..report.ledger import RANK, in_counts
 from ..report.looks import CONFIRMED, NOT_RUN, NOT_SEEN, OPPOSITE, VERDICTS, WORDS, legend_of
 from ..report.report import Table, figures_dir
 from ...settings import load_settings
 from ..pages.page import Page
-from ..pages.parameters import SPLITS
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #c007
 READS = ('claims', 'claim-cells')
@@ -61,17 +60,6 @@ HEADLINES = {
     'C14': 'The Pareto filter keeps more Same than one round without it (D1–D3)',
     'C18': "HPPO's one query has a higher Joint than an oracle over eight SFT candidates (D1–D3)"}
 
-def _counted(verdicts):
-    holds, opposite = ((verdicts == word).sum() for word in ('for', 'against'))
-    return f'{holds} of {len(verdicts)}' + (f', {opposite} ✕' if opposite else '')
-
-def in_counts(
-    cells, # of one claim: domain, split, verdict
-) -> str:  # such as 3 of 7, 2 ✕ / 0 of 7
-    "In how many domains a claim holds, and its opposite; items before new patterns."
-    if not len(cells): return NOT_RUN.label
-    return ' / '.join(cells.groupby('split').verdict.agg(_counted).reindex(SPLITS).dropna())
-
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #h007
 def real_ledger() -> dict: # claims, one row for each claim and profile; claim-cells; or nothing
     "The ledgers of real data."
@@ -81,13 +69,26 @@ def real_ledger() -> dict: # claims, one row for each claim and profile; claim-c
     def read(name): return pd.concat([pd.read_csv(x/f'{name}.csv') for x in folders], ignore_index=True)
     return {name: read(name) for name in READS}
 
+# %% ../../../nbs/repro/verdicts/500_claims.ipynb #h07c
+def at_whole_pool(
+    p:Page, # the run
+) -> dict:  # claim -> counts by the title of the column; empty where the pool was not labelled
+    "Headline claims where a round learns from the whole pool."
+    table, gains = (figures_dir(p.s)/f'tab-labelled-{x}.csv' for x in ('claims', 'gain'))
+    if not table.exists(): return {}
+    title = f'the same, {pd.read_csv(gains).cases.max():,} labelled cases'
+    rows = pd.read_csv(table).query('size == "whole"')
+    judged = dict(zip(rows.id.str.partition(',')[0], rows['items / new patterns'], strict=True))
+    return {name: {title: judged.get(name, '')} for name in HEADLINES}
+
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #h007b
 SAYS = 'the paper says (✕: its opposite holds)' # title of the first column
 
 def headlines(
     cells,         # of the ledger
     real,          # of `real_ledger`
-) -> pd.DataFrame: # the paper says, synthetic domains, real data
+    more=None,     # of `at_whole_pool`
+) -> pd.DataFrame: # the paper says, synthetic domains, these with more labelled cases, real data
     "Six claims of the paper beside what was found, in counts of domains (tab:headline, ours)."
     rows = []
     others = real.get('claim-cells', cells[:0])
@@ -95,7 +96,7 @@ def headlines(
                           for x, kind in ((cells, 'synthetic'), (others, 'real')))
     for name, statement in HEADLINES.items():
         found, other = (x[x.id == name] for x in (cells, others))
-        counts = {synthetic: in_counts(found), on_real: in_counts(other)}
+        counts = {synthetic: in_counts(found), **(more or {}).get(name, {}), on_real: in_counts(other)}
         rows.append({SAYS: f'{statement} ({name})', **counts})
     return pd.DataFrame(rows)
 
@@ -232,7 +233,8 @@ _REAL = ', '.join(x.about for name, x in DATASETS.items() if name in CLAIMED and
 HEAD = (
     'Number of domains, on items / on new patterns. A domain counts if the difference is significant: its '
     '95% interval over patterns excludes 0, and on items the interval over cases too. If a claim makes two '
-    f'comparisons, the weaker one counts. Real domains: {_REAL}.')
+    'comparisons, the weaker one counts. With more labelled cases: one round, and of C13 its half against '
+    f'off-policy. Real domains: {_REAL}.')
 ABOUT = (
     'Statements by class. The method: what it gains over another method. Conditions: when something '
     'holds. Calibration: what the synthetic domains were made to have. Ours: what the paper does not '
@@ -253,7 +255,7 @@ def table(
     found = {'tab-claims': every_claim(scores)}
     if p.s.folders: return found
     counts = by_class(scores['claims'], second_ledger(p).get('claims', ()))
-    six = headlines(scores['claim-cells'], real_ledger())
+    six = headlines(scores['claim-cells'], real_ledger(), at_whole_pool(p))
     real = Table(by_class(on_real_data()), ABOUT_REAL)
     return found | {'tab-classes': Table(counts, ABOUT), 'tab-headline': Table(six, HEAD), 'tab-real': real,
                     'tab-encoders': Table(by_encoder(), ABOUT_ENCODERS)}

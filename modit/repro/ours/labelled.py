@@ -218,8 +218,8 @@ def verdicts(
     rows = []
     for size, found in dict(usual=scores, whole=at_whole(scores)).items():
         kept = {name: x[x.domain.isin(there)] for name, x in found.items()}
-        judged = {claim['id']: claim for page in JUDGED for claim in page_module(page).claims(kept, p)}
-        for claim in filter_half(kept['filter'], p): judged[HALF] = claim
+        known = [claim for page in JUDGED for claim in page_module(page).claims(kept, p)]
+        judged = {claim['id']: claim for claim in [*known, *filter_half(kept['filter'], p)]}
         mine = [judged[x] for x in (*sum(JUDGED.values(), ()), HALF) if x in judged]
         counts = {'size': size, 'items / new patterns': [in_counts(x['rows']) for x in mine]}
         rows.append(pd.DataFrame(mine, columns=['id', *_COUNTS]).assign(**counts))

@@ -172,8 +172,8 @@ def shares(
     return rows.assign(share_usual=rows.usual/rows.paper, share_whole=rows.whole/rows.paper).reset_index()
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #76c4dbc3
-JUDGED = dict(main=('C04', 'C05a', 'C05b', 'C06a', 'C06b', 'C14'), pareto=('C11',),
-              sensitivity=('C22',)) # page -> claims
+# page -> claims
+JUDGED = dict(main=('C04', 'C05a', 'C05b', 'C06a', 'C06b', 'C14'), pareto=('C11',), sensitivity=('C22',))
 _COUNTS = ['verdict', 'significant', 'against', 'cells', 'estimate', 'low', 'high']
 
 ONCE = ('Pareto 1', 'Adaptive 1') # one round with the filter and without it, as page rounds names them

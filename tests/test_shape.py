@@ -592,7 +592,7 @@ def test_a_printed_list_can_be_seeds_and_marks(open_shop, shop, tmp_path, modit)
     (b'id\tjudged\nshoe-1\t1\nshoe-1\t0\n', "'shoe-1' is judged twice"),
     (b'id\tjudged\nshoe-1\t1\n\t1\t1\n', 'cannot be read'),
     (b'id\tjudged\nshoe-1\tgood\n', "judged shoe-1: 'good' is out of range; give 0, 1 or a score"),
-    (b'id\tjudged\nboot\t1\nshoe-1\t0\n', "judged id 'boot': not among")])
+    (b'id\tjudged\nboot\t1\nshoe-1\t0\n', "marked id 'boot': not among")])
 def test_marks_that_say_nothing_are_refused_in_one_line(open_shop, shop, tmp_path, modit, data, said):
     (tmp_path/'marks.tsv').write_bytes(data)
     line = ['expand', shop/'model', '--seeds', '-', '--k', 3, '--judged', tmp_path/'marks.tsv']

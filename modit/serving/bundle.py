@@ -82,7 +82,8 @@ def other_words(
     facts,     # of `corpus_facts`
 ) -> str:
     "That a model searches other items, in a line."
-    return (f'{name} was fitted on {about["items"]:,} other items; it searches these {len(catalogue.ids):,}'
+    had = 'was fitted on' if about.get('stage') else 'has'
+    return (f'{name} {had} {about["items"]:,} other items; it searches these {len(catalogue.ids):,}'
             f'{drift(catalogue, facts)}; its scores are of those')
 
 # %% ../../nbs/serving/254_bundle.ipynb #c038

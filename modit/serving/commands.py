@@ -31,11 +31,12 @@ def read_json(
 # %% ../../nbs/serving/271_commands.ipynb #c024
 def _seeds(path, option='--seeds'): # list of ids, or (n, d) array
     if path is None: return None
-    require(path == '-' or Path(path).is_file(), f'{option} {path}: no such file; give one with an id a line')
+    require(path == '-' or Path(path).exists(), f'{option} {path}: no such file; give one with an id a line')
     try:
         if path.endswith('.npy'): return open_memmap(path, mode='r')
         text = sys.stdin.read() if path == '-' else Path(path).read_text('utf-8')
-    except ValueError as e: raise ValueError(f'{option} {path}: neither ids nor vectors ({e})') from None
+    except (ValueError, IsADirectoryError) as e:
+        raise ValueError(f'{option} {path}: neither ids nor vectors ({e})') from None
     lines = text.removeprefix('\ufeff').split('\n') # Windows writes a mark at the beginning
     ids = [line.removesuffix('\r') for line in lines if line.strip()]
     require(ids, f'{option} {path}: no id in it; write one a line')

@@ -213,7 +213,7 @@ def with_feedback(
     "A query moved where marks grow; raises `ValueError` for an unknown id and for marks all alike."
     marks = shape.judged | dict.fromkeys(shape.unlike, min([0, *shape.judged.values()]))
     if not marks: return parts
-    x_marked = catalogue.items[catalogue.rows_of(marks, 'judged id')]
+    x_marked = catalogue.items[catalogue.rows_of(marks, 'marked id')]
     grades = list(marks.values())
     if any(grades): way = contrast(x_marked, grades)
     else: way = contrast(np.concatenate([x, x_marked]), [1]*len(x) + grades)

@@ -1,6 +1,7 @@
 """What several tests need: the repository's root, its pages and files, and copies of it to break."""
 import gzip
 import hashlib
+import io
 import json
 import os
 import re
@@ -18,9 +19,15 @@ from style import ROOT, all_pages, module_of # noqa: F401
 
 guard.begin()
 os.environ.setdefault('OMP_NUM_THREADS', '1') # before a library counts processors
+import numpy as np # noqa: E402
 import pandas as pd # noqa: E402
 import torch # noqa: E402
 
+from modit.cli.command import main # noqa: E402
+from modit.data.folder import write_folder # noqa: E402
+from modit.data.synth import make_domain, make_world # noqa: E402
+from modit.ordering import prepare_corpus # noqa: E402
+from modit.settings import load_settings # noqa: E402
 from modit.stages.environment import PERSONAL # noqa: E402
 from modit.store import lock_file # noqa: E402
 
@@ -131,6 +138,41 @@ def in_forks(copy, names, **parameters):
     "Run pages without kernels; what went wrong with any of them is shown."
     failed = {name: why for name, why in said_in_forks(copy, names, **parameters).items() if why}
     assert not failed, failed
+
+
+COMMAND = 'from modit.cli.command import main; main()'
+
+
+def unit(x): return x/np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def contents(folder): return {p.name: p.read_bytes() for p in sorted(folder.iterdir())}
+
+
+def write_shoes(folder, text=None, name='D1', **columns):
+    "A generated domain as a folder of one's own: `shoe 0`, `shoe 1` and so on, with the text of each number."
+    s = load_settings('smoke')
+    domain = make_domain(make_world(s), name, s)
+    ids = [f'shoe {i}' for i in range(len(domain.items))]
+    if text: columns['text'] = [text(i) for i in range(len(ids))]
+    write_folder(folder, domain.items, ids, domain.attribute, **columns)
+    return folder
+
+
+def corpus_of(name, s): return prepare_corpus(make_domain(make_world(s), name, s), s)
+
+
+@pytest.fixture
+def modit(capsys, monkeypatch):
+    "The command, in this process: status, lines of stdout, last line of stderr."
+    def run(*argv, stdin=''):
+        monkeypatch.setattr(sys, 'stdin', io.StringIO(stdin))
+        status = 0
+        try: main([*map(str, argv)])
+        except SystemExit as e: status = e.code
+        said = capsys.readouterr()
+        return status, said.out.splitlines(), (said.err.splitlines() or [''])[-1]
+    return run
 
 
 def copied(folder, to):

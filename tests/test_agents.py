@@ -55,11 +55,3 @@ def test_the_command_answers_a_client(shoes, monkeypatch):
     assert {*told(explained)['items'][0]} > {*told(listed)['items'][0]}
     assert 'shoe-12' in [x['id'] for x in told(found)['items']]
     assert 'boot' in told(unknown)['error'] and wrong.is_error
-
-
-def test_judged_items_are_not_listed_again(shoes):
-    folder, seeds = shoes
-    _, (first,) = ask(folder, ('expand', dict(seeds=seeds, k=4)))
-    marks = {x['id']: float(i % 2) for i, x in enumerate(told(first)['items'])}
-    _, (again,) = ask(folder, ('judge', dict(seeds=seeds, judged=marks, k=4)))
-    assert not {x['id'] for x in told(again)['items']} & {*marks}

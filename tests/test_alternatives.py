@@ -4,11 +4,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from modit.data.synth import make_domain, make_world
+from conftest import corpus_of
 from modit.evaluation import average_pool, sample_cases
 from modit.repro.ours.baselines import ALTERNATIVES, LISTS, densest_seeds, refined, score_lists
 from modit.repro.ours.baselines import weighted_seeds
-from modit.ordering import prepare_corpus
 from modit.patterns import ROLES
 from modit.serving.rivals import classifier_scores
 from modit.settings import load_settings
@@ -17,7 +16,7 @@ from modit.settings import load_settings
 @pytest.fixture(scope='module')
 def world():
     s = load_settings('smoke')
-    corpus = prepare_corpus(make_domain(make_world(s), 'D1', s), s)
+    corpus = corpus_of('D1', s)
     return s, corpus, sample_cases(corpus, 'pattern', 12, s)
 
 

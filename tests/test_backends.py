@@ -12,21 +12,20 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import ROOT, environment
+from conftest import ROOT, corpus_of, environment
 from modit.index import device, engines, milvus
 from modit.index.audit import _refuse_labels, _winner_changed, audit, audit_labels
 from modit.candidates import label_pool
 from modit.serving.catalogue import OneQuery, make_catalogue
 from modit.index.milvus import MilvusIndex
 from modit.index.device import DeviceIndex
-from modit.ordering import Corpus, prepare_corpus, training_cases
+from modit.ordering import Corpus, training_cases
 from modit.retrieval import VectorIndex, search
 from modit.settings import load_settings
 from modit.stages import pipeline
 from modit.stages.shards import labeller
 from modit.sphere import normalize
-from modit.store import as_float32, stream
-from modit.data.synth import make_domain, make_world
+from modit.store import stream
 
 lacking = [name for name in ('pymilvus', 'milvus_lite', 'pyarrow') if find_spec(name) is None]
 needs_milvus = pytest.mark.skipif(bool(lacking), reason=f'modit[milvus] lacks {", ".join(lacking)}')
@@ -76,24 +75,6 @@ def test_finds_the_nearest_items(indexes, kind):
     assert (np.diff(scores, axis=1) <= 0).all() and all(len(set(row)) == 20 for row in ids)
 
 
-@pytest.mark.filterwarnings('error')
-@pytest.mark.parametrize('kind', ('<f4', '<f2'))
-def test_torch_finds_what_flat_finds(tmp_path, kind):
-    rng = stream(0, 'torch')
-    items = normalize(rng.normal(size=(9001, 20))).astype(kind)
-    items[rng.choice(np.arange(50, 9001), 300, replace=False)] = np.tile(items[:50], (6, 1)) # seven equal
-    np.save(tmp_path/'items.npy', items)
-    mapped = as_float32(np.load(tmp_path/'items.npy', mmap_mode='r'))
-    queries = normalize(rng.normal(size=(70, 20))).astype(np.float32)
-    queries[:50] = items[:50]
-    flat = VectorIndex(mapped, block=32)
-    for block in (50, 1000, 9001):
-        index = flat.with_engine(DeviceIndex(flat.items, block=block))
-        for k in (1, 30, 9001):
-            for ours, theirs in zip(index.search(queries, k), flat.search(queries, k), strict=True):
-                assert np.array_equal(ours, theirs), (block, k)
-
-
 class Half(DeviceIndex):
     "A device with room for half of the blocks."
     def _load(self, i):
@@ -133,13 +114,6 @@ def test_torch_orders_equal_scores_by_id_in_any_blocks(monkeypatch, engine, room
         held, blocks = len(index.held), len(index.blocks)
         if engine is Half and blocks > 1: assert blocks <= 2*held <= blocks + 1 and index.read
     assert max(sizes) <= max(room, 2003), 'the scores of one query fit always'
-
-
-def test_torch_and_flat_leave_out_the_same_items():
-    items, queries = normalize(ITEMS), normalize(QUERIES)
-    own = VectorIndex(items).search(queries, 9)[1][:, ::2] # among the nearest
-    flat, ours = (search(VectorIndex(items, kind), queries, 40, own) for kind in ('flat', 'torch'))
-    assert np.array_equal(flat, ours) and not (ours[:, :, None] == own[:, None]).any()
 
 
 def test_an_accelerator_takes_over_exact_search_and_nothing_else(monkeypatch):
@@ -204,16 +178,6 @@ def test_own_items_stay_out_and_bad_input_is_refused(indexes, kind):
 def test_made_again_it_is_the_same(indexes, kind):
     again = indexes('flat').with_engine(kind)
     assert np.array_equal(again.search(QUERIES, 10)[1], indexes(kind).search(QUERIES, 10)[1])
-
-
-def test_an_engine_of_ones_own():
-    class Backwards:
-        "Proposes the right items in the wrong order."
-        def search(self, queries, k):
-            ids = np.argsort(-(queries @ ITEMS.T), axis=1)[:, :k][:, ::-1]
-            return np.zeros(ids.shape, np.float32), ids
-    own, flat = VectorIndex(ITEMS, Backwards()), VectorIndex(ITEMS)
-    assert np.array_equal(own.search(QUERIES[:9], 7)[1], flat.search(QUERIES[:9], 7)[1])
 
 
 # ---- files
@@ -390,7 +354,7 @@ def test_without_the_extra_milvus_says_what_to_install(monkeypatch):
 def labelled():
     "A small corpus searched through lists, cases, and candidates off the data."
     s = load_settings('smoke', index='ivf')
-    corpus = prepare_corpus(make_domain(make_world(s), 'D1', s), s)
+    corpus = corpus_of('D1', s)
     cases = training_cases(corpus, 30, s, 'backends')
     mean = normalize(corpus.items[cases.prefix].mean(1))
     steps = [normalize(mean + eta*normalize(corpus.probe)) for eta in (0, .5, 1.)]

@@ -15,10 +15,9 @@ from modit.ordering import Corpus
 from modit.patterns import ROLES
 from modit.serving.check import check_folder
 from modit.serving.commands import OWN
-from modit.serving.fit import evaluate, fit
+from modit.serving.fit import fit
 from modit.serving.proposal import write_facts
 from modit.serving.purse import SURVEY, Purse, bought_survey, judged, lacking, open_purse, positives, survey
-from modit.serving.retriever import Retriever
 from modit.settings import load_settings
 from modit.store import stream
 
@@ -80,16 +79,6 @@ def test_the_budget_holds_and_no_label_is_sold_twice(whole):
     assert f'{len(sold):,} labels were bought, of a budget of 1,200' in model.card
 
 
-def test_what_validation_decided_is_served_over_the_whole_folder(whole):
-    folder, model, _ = whole
-    loaded = Retriever.load(folder)
-    assert len(loaded.catalogue.ids) == N == loaded.about['items']
-    assert loaded.expand(IDS[:3], 7).equals(model.expand(IDS[:3], 7))
-    for split, row in loaded.about['moves']['served'].items(): # nothing trained serves without a lead
-        assert row['joint'] >= loaded.about['moves']['untrained'][split]['joint']
-    with pytest.raises(ValueError, match='labels were bought; see its card'): evaluate(folder)
-
-
 KILLED = """
 import os, sys
 from types import SimpleNamespace
@@ -122,24 +111,6 @@ def test_a_fit_that_was_killed_buys_nothing_twice_and_ends_the_same(whole, tmp_p
     SOLD.clear()
     fit(folder, 'smoke', budget=1200) # a third pays nothing
     assert not SOLD and files(folder) == files(whole[0])
-
-
-def test_a_scorer_that_fails_loses_nothing(whole, tmp_path, monkeypatch):
-    folder = make(tmp_path/'toys')
-    left = [0]
-    def fails(ids):
-        if len(SOLD) > left[0]: raise ConnectionError('the line\nis down')
-        return sells(ids)
-    service = Service(fails, batch=40, tries=2, pause=0)
-    monkeypatch.setitem(sys.modules, 'shop', SimpleNamespace(sells=service))
-    for left[0] in (200, 900): # in the survey, and in training
-        with pytest.raises(ValueError, match='scorer shop:sells failed 2 times') as refusal:
-            fit(folder, 'smoke', budget=1200)
-        line = str(refusal.value)
-        assert '\n' not in line and f'{len(SOLD)} scores are kept' in line
-    left[0] = N
-    fit(folder, 'smoke', budget=1200)
-    assert sorted(SOLD) == sorted(whole[2]) and files(folder) == files(whole[0])
 
 
 def test_labels_of_the_table_are_not_bought(tmp_path):
@@ -205,16 +176,6 @@ def test_a_pattern_without_the_attribute_does_not_empty_the_purse():
     assert spent[12:].max() <= 48 and (positives(domain, purse) >= 24).sum() == 12
 
 
-def test_a_purse_buys_the_first_that_it_can_pay():
-    domain, purse = counted(3)
-    purse.buy(np.array([9, 9, 4]), most=1)
-    assert np.flatnonzero(purse.known).tolist() == [9]
-    purse.buy(np.array([9, 7, 4, 5, 6]))
-    assert np.flatnonzero(purse.known).tolist() == [4, 7, 9] and purse.bought == 3
-    purse.buy(np.array([1]))
-    assert purse.bought == 3 and (purse.positive <= purse.known).all()
-
-
 def test_lists_are_judged_by_known_labels_alone():
     domain, purse = counted(2000)
     survey(domain, purse, 24, 0)
@@ -230,9 +191,7 @@ def test_lists_are_judged_by_known_labels_alone():
 
 def test_mistakes_cost_nothing(tmp_path, monkeypatch):
     folder = make(tmp_path/'toys')
-    wrong = {'one folder, not for 2': dict(folders=[folder, folder]), 'unknown setting': dict(batchs=3),
-             'prefix_len': dict(seq_len=5), 'heldout_clusters': dict(heldout_clusters=[3, 3]),
-             'leave the variant away': dict(stage='sft'), 'a number of labels above 0': dict(budget=0)}
+    wrong = {'heldout_clusters': dict(heldout_clusters=[3, 3]), 'a number of labels above 0': dict(budget=0)}
     for said, given in wrong.items():
         with pytest.raises(ValueError, match=said):
             fit(**(dict(folders=folder, profile='smoke', budget=1200) | given))

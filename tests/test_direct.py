@@ -10,14 +10,14 @@ import torch
 from scipy.optimize import brentq
 from scipy.special import expit
 
+from conftest import corpus_of
 from modit.anchored import anchored
 from modit.candidates import labelled_pool, rewarded_items
 from modit.data.scorer import Scorer, Service
-from modit.data.synth import make_domain, make_world
 from modit.direct import Looks, climb, direct_rewards, nearest, soft_border, soft_joint
 from modit.evaluation import average_pool
 from modit.model import new_model
-from modit.ordering import prepare_corpus, training_cases
+from modit.ordering import training_cases
 from modit.patterns import ROLES
 from modit.rounds import hppo_round
 from modit.settings import load_settings
@@ -28,7 +28,7 @@ S = load_settings('smoke', direct_steps=4, direct_checkpoints=(2,), hppo_batch=8
 
 
 @pytest.fixture(scope='module')
-def corpus(): return prepare_corpus(make_domain(make_world(S), 'D3', S), S)
+def corpus(): return corpus_of('D3', S)
 
 
 @pytest.mark.parametrize(('k', 'temperature'), [(1, .02), (20, .01), (20, .5), (99, .02)])

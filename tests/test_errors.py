@@ -95,13 +95,6 @@ def test_checkpoints_that_do_not_fit(tmp_path):
     assert all(same), 'a refused file changed the model'
 
 
-def test_target_that_cannot_be_written(tmp_path):
-    (tmp_path/'file').write_text('in the way')
-    with pytest.raises(OSError, match='cannot write.*nothing was changed'):
-        atomic_write(tmp_path/'file'/'a.csv', 'x')
-    assert (tmp_path/'file').read_text() == 'in the way'
-
-
 def test_full_disk_keeps_the_old_file(tmp_path):
     path = tmp_path/'a.safetensors'
     save_arrays(path, dict(x=ITEMS))
@@ -375,11 +368,8 @@ def test_a_mistake_ends_the_process_with_2():
     'run no_such_experiment', 'run main --parameters [1', 'run main --parameters [1]',
     'run 300_data --parameters {"profile":"mini"}', 'run 300_data --parameters {"fresh":true}',
     'run main --profile smoke --parameters {"domains":["D1",2]}', 'stage nothing',
-    'stage sft --profile smoke', 'stage cpt D1 --profile smoke', 'stage sft D9 --profile smoke',
-    'stage parto D1',
-    'stage sft D1 --overrides {"beta":-1}', 'stage sft D1 --overrides {"betta":1}', 'sweep main',
-    'sweep main seed', 'sweep main seed=0 seed=1', 'sweep main sead=1', 'check', 'fitt shoes',
-    'expand m --seeds s --k two', 'check shoes --threshold low', 'evaluate m --k 3'])
+    'stage sft --profile smoke', 'stage sft D9 --profile smoke', 'stage sft D1 --overrides {"betta":1}',
+    'sweep main', 'sweep main seed', 'sweep main seed=0 seed=1', 'sweep main sead=1', 'evaluate m --k 3'])
 def test_command_line_mistakes_exit_2_without_a_traceback(typed, argv):
     status, said = typed[argv].result()
     assert status == 2 and 'Traceback' not in said and said.strip()

@@ -20,15 +20,6 @@ def test_order_of_cases_changes_no_query(scale):
     assert torch.allclose(mixed, whole[order], atol=1e-5)
 
 
-@pytest.mark.parametrize('scale', [1., 3.])
-def test_a_case_alone_is_answered_as_in_company(scale):
-    model = guided_by(init_zero_layers(new_model(S), .3), init_zero_layers(new_model(S), .3, seed=1))
-    items, noise = points(8, 6), points(8, 1)
-    whole = generate(model, items, noise, scale)
-    alone = torch.cat([generate(model, items[[i]], noise[[i]], scale) for i in range(8)])
-    assert torch.allclose(alone, whole, atol=1e-5)
-
-
 @pytest.mark.parametrize('cases, targets', [(1, 1), (4, 3)])
 def test_a_kept_clock_changes_no_bit(cases, targets):
     model = guided_by(init_zero_layers(new_model(S), .3), init_zero_layers(new_model(S), .3, seed=1))

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from conftest import unit
 from modit.data.folder import write_folder
 from modit.evaluation import sample_cases
 from modit.rule import compass, follow
@@ -21,9 +22,6 @@ from modit.serving.retriever import Retriever
 
 WORDS = dict(valid_patterns=.5, direct_steps=150, direct_checkpoints=[], hppo_cases=400, k=20,
              direct_lr=1e-9) # a policy that stays averaging
-
-
-def unit(x): return x/np.linalg.norm(x, axis=-1, keepdims=True)
 
 
 @pytest.fixture(scope='module')

@@ -3,13 +3,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from conftest import corpus_of
 from modit.repro.datasets.licences import _rule, make_licences
 from modit.repro.datasets.molecules import _structure, embedded, make_molecules, similarity, why_no_molecules
-from modit.data.synth import make_domain, make_world
 from modit.repro.ours.budget import agreement, in_each
 from modit.repro.lib.budgets import (BoughtLooks, Wallet, feedback, hunt, judged, lists, market,
                                            on_shelf, requests, told)
-from modit.ordering import prepare_corpus
 from modit.settings import load_settings
 
 SMILES = ('CC(=O)Oc1ccccc1C(=O)O', 'CN1C=NC2=C1C(=O)N(C(=O)N2C)C', 'CC(C)Cc1ccc(cc1)C(C)C(=O)O', 'CCO')
@@ -20,7 +19,7 @@ def s(): return load_settings('smoke')
 
 
 @pytest.fixture(scope='module')
-def corpus(s): return market(prepare_corpus(make_domain(make_world(s), 'D3', s), s), s)
+def corpus(s): return market(corpus_of('D3', s), s)
 
 
 def test_similarity_is_rdkits():
@@ -62,17 +61,6 @@ def test_a_curators_file_is_read_as_yaml_reads_it():
     theirs = yaml.safe_load(head.replace('a: b', '"a: b"'))
     assert set(known) == set(theirs) and known['license_expression'] == theirs['license_expression']
     assert known['notes'] == theirs['notes'] and text == 'See LICENSE of --- MIT'
-
-
-@pytest.mark.parametrize('most', [0, 1, 65, 10_000])
-def test_a_purse_never_pays_twice_nor_too_much(corpus, most):
-    purse, rng = Wallet(corpus, most), np.random.default_rng(0)
-    for _ in range(9): purse.buy(rng.integers(0, 500, 40))
-    paid = purse.laboratory.measured
-    assert len(paid) == len(set(paid)) == purse.bought.sum() <= most
-    rows = np.flatnonzero(purse.bought)
-    assert (purse.labels[rows] == corpus.attribute[rows]).all()
-    assert len(purse.laboratory.measured) == purse.bought.sum() # a label that is there is not asked for
 
 
 def test_nothing_bought_in_advance_is_listed(corpus, s):

@@ -19,7 +19,7 @@ from modit.patterns import find_patterns
 from modit.retrieval import VectorIndex
 from modit.settings import load_settings
 from modit.sphere import row_lengths, unit_rows
-from modit.store import HalfRows, as_rows, save_table, open_rows, save_rows
+from modit.store import HalfRows, as_rows, open_rows, save_rows
 from modit.data.synth import load_domain, make_domain, make_world, save_domain
 
 S = load_settings('smoke')
@@ -200,12 +200,6 @@ def test_a_disk_that_fills_up_leaves_nothing_behind(tmp_path, monkeypatch):
     with pytest.raises(OSError, match=r'cannot write .*t\.npy: No space left'):
         save_rows(tmp_path/'t.npy', blocks(), D1.items.shape)
     assert [p.name for p in tmp_path.iterdir()] == ['t.npy'] and (tmp_path/'t.npy').read_bytes() == before
-
-
-def test_part_of_a_table_is_written_as_a_table_of_its_own(tmp_path):
-    mapped = as_rows([D1.items], D1.items.shape, tmp_path/'all.npy')
-    assert save_table(mapped[:10], tmp_path/'some.npy') == 'some.npy'
-    assert np.array_equal(open_rows(tmp_path/'some.npy'), D1.items[:10])
 
 
 def test_centroids_do_not_depend_on_blocks():

@@ -2,20 +2,14 @@
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from modit.repro.bench import plan
-from modit.repro.bench.plan import KINDS, Machine, fit_machine, logged_seconds, machine_line
-from modit.repro.bench.work import ON_DEVICE, UNITS, all_work, forward_flops, host_bytes
+from modit.repro.bench.plan import KINDS, Machine, fit_machine, machine_line
+from modit.repro.bench.work import ON_DEVICE, UNITS, all_work, host_bytes
 from modit.repro.bench.work import index_bytes, item_bytes
-from modit.repro.bench.work import main_runs, row_numbers, timed_pieces, train_flops, training_bytes
+from modit.repro.bench.work import main_runs, row_numbers, timed_pieces, training_bytes
 from modit.data.folder import write_folder
-from modit.data.synth import synthetic_domain
-from modit.flow import flow_loss
 from modit.index.engines import empty_lists
-from modit.model import new_model
 from modit.pretrain import continuation_rows
 from modit.cli.command import main
 from modit.serving.proposal import settings_of
@@ -25,22 +19,6 @@ from modit.store import stream
 from modit.variants import VARIANTS
 
 SMOKE = load_settings('smoke')
-SIZES = (SMOKE, override(SMOKE, width=48, depth=3, heads=4, dim=20, seq_len=10, prefix_len=7))
-
-
-@pytest.mark.parametrize('s', SIZES, ids=('smoke', 'larger'))
-@pytest.mark.parametrize('m, targets, times', [(5, 4, 4), (5, 6, 2), (0, 3, 1)])
-def test_operations_are_those_that_torch_counts(s, m, targets, times):
-    rng, model = stream(0, 'test'), new_model(s)
-    given = sample_sphere(rng, (3, m, s.dim)), sample_sphere(rng, (3, targets, s.dim))
-    t, noise = torch.rand(3, times), sample_sphere(rng, (3, times, s.dim))
-    with sdpa_kernel(SDPBackend.MATH):
-        with FlopCounterMode(display=False) as forward:
-            loss = flow_loss(model, *given, torch.full((targets,), m), t, noise).mean()
-        with FlopCounterMode(display=False) as backward: loss.backward()
-    both = forward.get_total_flops() + backward.get_total_flops()
-    assert forward.get_total_flops() == 3*forward_flops(s, m, targets, times)
-    assert 1 <= 3*train_flops(s, m, targets, times)/both < 1.2
 
 
 def test_items_and_lists_take_the_bytes_that_were_counted():
@@ -96,14 +74,6 @@ def test_memory_side_by_side_is_a_sum_but_for_the_page():
     assert host['pool'] == 10*sum(SMOKE.items) > host['evaluation'] == 10*max(SMOKE.items)
     assert table.device_gb['sft']*1e9 == pytest.approx(4*training_bytes(SMOKE, 'sft'))
     assert table.device_gb['cpt']*1e9 == pytest.approx(training_bytes(SMOKE, 'cpt'))
-
-
-def test_every_kind_of_work_can_be_measured():
-    s = override(SMOKE, **plan._ALONE | plan._SIZES[0] | dict(items=(4000,), clusters=(8,)))
-    domain = synthetic_domain(s, 'D1')
-    trials = plan._host_trials(s, domain) | plan._model_trials(s, domain)
-    assert set(trials) == set(UNITS)
-    for calls, amount in (f() for f in trials.values()): assert calls >= 1 and amount > 0
 
 
 def test_a_measurement_is_kept_while_the_processor_is_the_same(tmp_path, monkeypatch):
@@ -186,13 +156,6 @@ def test_large_fits_one_accelerator_of_80_gb():
     assert s.index == 'ivf'
 
 
-def test_the_command_prints_a_table_and_a_machine(monkeypatch, capsys):
-    monkeypatch.setattr(plan, '_measured_once', lambda: made_up(0., 1e12))
-    main(['plan', '--profile', 'smoke'])
-    out = capsys.readouterr().out
-    assert 'pretrained' in out and 'host_gb' in out and out.strip().splitlines()[-1].startswith('smoke: ')
-
-
 def test_the_command_plans_a_fit_on_folders(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(plan, '_measured_once', lambda: made_up(0., 1e12))
     shoes, lamps = (str(tmp_path/name) for name in ('shoes', 'lamps'))
@@ -207,12 +170,6 @@ def test_the_command_plans_a_fit_on_folders(monkeypatch, capsys, tmp_path):
     assert all(one < four for one, four in zip(main_runs(s), main_runs(load_settings('mini')), strict=True))
     with pytest.raises(SystemExit): main(['plan', shoes, '--log', 'some'])
     assert 'omit the folders' in capsys.readouterr().err
-
-
-def test_what_a_run_printed_is_set_beside_the_plan():
-    said = logged_seconds('x: start\rcpt: done in 8 s\ncpt: done in 9 s\nhppo D1: done in 20 s\n')
-    assert said.to_dict('list') == dict(stage=['cpt', 'hppo'], domain=['', 'D1'], seconds=[9, 20])
-    with pytest.raises(ValueError, match='modit stage'): logged_seconds('nothing')
 
 
 @pytest.mark.parametrize('argv, said', [(['--profile', 'tiny'], "unknown profile 'tiny'"),

@@ -193,10 +193,6 @@ def test_a_stage_reads_the_settings_of_its_key(tmp_path, monkeypatch):
         assert found == told, f'{name} reads {found - told}, and does not read {told - found}'
 
 
-def test_no_stage_reads_what_names_only_the_run():
-    assert not [name for name, stage in stages.STAGES.items() if set(stage.reads) & set(stages.UNKEYED)]
-
-
 @pytest.fixture
 def stage_keys(tmp_path, monkeypatch):
     "The key of every stage, and the folder of a copy of the modules that keys are made from."
@@ -293,29 +289,15 @@ def make_targets():
     return set(re.findall(r'^([a-z]+):', (ROOT/'Makefile').read_text(), re.M))
 
 
-def test_makefile_has_its_targets():
-    wanted = {'main', 'paper', 'figures', 'check', 'test', 'docs', 'hooks', 'lab', 'bench', 'clean', 'help'}
-    assert wanted <= make_targets()
-
-
-TEXTS = ('README.md', 'AGENTS.md', 'CONTRIBUTING.md', 'docs/paper.md', 'docs/scaling.md', 'nbs/README.md',
-         'nbs/COURSE.md',
-         'nbs/repro/README.md',
-         'figures/README.md', 'figures/reported/README.md', 'data_synth/README.md', 'bench/README.md',
-         'data_public/README.md')
-
-
-@pytest.mark.parametrize('name', TEXTS)
-def test_what_a_text_names_is_there(name):
-    path = ROOT/name
-    text = path.read_text()
-    for block in re.findall(r'^```(?:bash|sh)\n(.*?)^```', text, re.M | re.S):
-        for target in re.findall(r'^\s*(?:\w+=\w+ +)*make +([a-z]+)', block, re.M):
-            assert target in make_targets(), f'{name}: make {target}'
-    for link in re.findall(r'\]\(([^)#\s]+)', text):
-        assert '://' in link or (path.parent/link).exists(), f'{name} links to {link}, which is not there'
-    for page in re.findall(r'\bnbs/(?:[a-z]+/)*\d\w+\.ipynb', text):
-        assert (ROOT/page).exists(), f'{name} names {page}, which is not there'
+def test_what_texts_name_is_there():
+    "Their links are followed in test_tour.py."
+    for path in (p for p in tracked_files() if p.suffix == '.md' and p.parts[:2] != ('docs', 'log')):
+        text = (ROOT/path).read_text()
+        for block in re.findall(r'^```(?:bash|sh)\n(.*?)^```', text, re.M | re.S):
+            asked = {*re.findall(r'^\s*(?:\w+=\w+ +)*make +([a-z]+)', block, re.M)}
+            assert asked <= make_targets(), f'{path}: make {asked - make_targets()}'
+        for page in re.findall(r'\bnbs/(?:[a-z]+/)*\d\w+\.ipynb', text):
+            assert (ROOT/page).exists(), f'{path} names {page}, which is not there'
 
 
 def test_what_agents_are_told_to_type_is_there():
@@ -387,39 +369,8 @@ def test_no_machine_paths():
     assert not found, found
 
 
-NEEDED = """
-LICENSE DATA_LICENSES.md CITATION.cff codemeta.json .zenodo.json CHANGELOG.md CONTRIBUTING.md LOG.md
-requirements.lock Snakefile
-nbs/repro/paper/.notest workflow/profiles/local/config.yaml data_synth/domains.csv modit/modit.mplstyle
-data_public/packages.csv data_public/LICENSE-wordnet.txt
-setup.py MANIFEST.in .ci/run .github/workflows/ci.yaml .gitattributes .pre-commit-config.yaml
-"""
-
-
-def test_what_a_clone_needs_is_there():
-    for name in NEEDED.split(): assert (ROOT/name).exists(), name
-
-
 def test_everything_installed_is_pinned():
     pinned = {re.sub(r'[-_.]+', '-', line.split('==')[0]).lower() for line in
               (ROOT/'requirements.lock').read_text().splitlines()}
     wanted = re.findall(r'^    "([\w-]+)[><=]', (ROOT/'pyproject.toml').read_text(), re.M)
     assert wanted and not [w for w in wanted if w.lower() not in pinned]
-
-
-def test_log_has_one_experiment_an_entry():
-    archive, *days = sorted((ROOT/'docs'/'log').glob('*.md'), key=lambda path: path.stem != 'archive')
-    assert archive.read_text().startswith('# Log up to release ')
-    assert days and all(re.fullmatch(r'\d{4}-\d{2}-\d{2}(-[a-z]+)?', day.stem) for day in days), days
-    for day in days: assert day.read_text().startswith(f'# Log of {day.stem[:10]}'), day.name
-    assert '(negative)\n' in ''.join(day.read_text() for day in (archive, *days))
-
-
-def test_the_index_of_the_log_leads_to_entries():
-    def place(heading): return re.sub(r'[^\w\- ]', '', heading.lower()).strip().replace(' ', '-')
-    links = re.findall(r'\]\((docs/log/[\w-]+\.md)#([^)]+)\)', (ROOT/'LOG.md').read_text())
-    inside = re.findall(r'\]\(#([^)]+)\)', (ROOT/'docs'/'log'/'archive.md').read_text())
-    links += [('docs/log/archive.md', at) for at in inside]
-    missing = [(day, at) for day, at in links if at not in map(place, re.findall(
-        r'^## (.*)$', (ROOT/day).read_text(), re.M))]
-    assert links and not missing

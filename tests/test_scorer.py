@@ -188,14 +188,6 @@ def test_calls_keep_their_distance_and_pauses_grow(tmp_path, monkeypatch):
     assert [b > a for a, b in zip(slept[-3:], slept[-2:], strict=False)] == [True, True]
 
 
-def test_a_scorer_is_never_asked_for_everything(tmp_path):
-    labels = begin(Oracle(), tmp_path)
-    assert len(labels) == 40
-    for ask in (np.asarray, np.array, list):
-        with pytest.raises((ValueError, TypeError), match='ask for those|not iterable'): ask(labels)
-    assert not labels.service.call.asked
-
-
 # ---- in a domain
 S = load_settings('smoke')
 MADE = make_domain(make_world(S), 'D1', S)

@@ -123,14 +123,6 @@ def test_the_section_with_items_on_disk_is_valid(tmp_path):
     assert s.index == 'ivf_disk' and s.items == (2_000_000,)
 
 
-def test_every_default_names_its_source():
-    text = (ROOT/'settings.ini').read_text().partition('[paper]')[0]
-    lines = [line for line in text.splitlines() if ' = ' in line.partition('#')[0]]
-    assert len(lines) == len(fields(Settings)) - 1
-    bare = [line for line in lines if not line.partition('#')[2].strip()]
-    assert not bare, f'a constant has its place in the paper, or "ours": {bare}'
-
-
 REFUSED = [
     (dict(gidance_scale=2.), 'guidance_scale'), (dict(k='many'), 'setting k'), (dict(k=1.5), 'setting k'),
     (dict(k=True), 'setting k'), (dict(items='5'), 'items'), (dict(index='annoy'), 'flat'),

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import ROOT, environment
+from conftest import ROOT, corpus_of, environment
 from modit.cli import command
 from modit.stages import pipeline, shards
 from modit.index import milvus
@@ -23,10 +23,9 @@ from modit.repro.pages.graph import main_stages, stage_jobs
 from modit.rounds import hppo
 from modit.variants import VARIANTS
 from modit.model import init_zero_layers, new_model
-from modit.ordering import Cases, prepare_corpus
+from modit.ordering import Cases
 from modit.settings import load_settings
 from modit.stages.shards import label_in_shards, labeller, shard_file
-from modit.data.synth import make_domain, make_world
 
 S = load_settings('smoke')
 
@@ -36,7 +35,7 @@ def world():
     "A corpus and a policy that was never trained; labels cost the same."
     policy = new_model(S)
     init_zero_layers(policy)
-    return policy, prepare_corpus(make_domain(make_world(S), 'D3', S), S)
+    return policy, corpus_of('D3', S)
 
 
 def saved(pool, folder):
@@ -163,14 +162,6 @@ def test_a_damaged_shard_is_named_and_made_again(tmp_path, capsys):
         assert said.startswith(f'{path}: ') and said.endswith('; labelled again\n') and said.count('\n') == 1
 
 
-def test_a_damaged_pool_is_refused(tmp_path):
-    ALL.save(tmp_path/'pool')
-    whole = (tmp_path/'pool').read_bytes()
-    (tmp_path/'pool').write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(ValueError, match='pool is damaged .*delete it, and the next run makes it again'):
-        Pool.load(tmp_path/'pool')
-
-
 def test_a_full_disk_leaves_whole_shards_only(tmp_path, monkeypatch):
     calls, sync = [], os.fsync
     def full(fd):
@@ -273,15 +264,6 @@ def test_a_drop_that_passes_is_not_noticed(world, tmp_path, server):
     made.search = shaky
     found = labelled_pool(policy, corpus, S, label=labeller(tmp_path/'work', shards=7))
     assert pauses and saved(found, tmp_path) == saved(labelled_pool(policy, flat, S), tmp_path)
-
-
-def test_an_absent_server_is_one_line(world, server):
-    policy, flat = world
-    made, pauses = server
-    made.up, made.error = False, DOWN['absent']
-    with pytest.raises(ConnectionError, match='connecting failed 4 times .*nothing is lost') as refused:
-        labelled_pool(policy, replace(flat, index_kind='milvus'), S)
-    assert '\n' not in str(refused.value) and pauses == [1, 2, 4]
 
 
 # ---- shards as jobs

@@ -211,7 +211,7 @@ def test_what_goes_wrong_in_a_thread_reaches_training(tmp_path):
     assert np.array_equal(take(rng), draw(stream(s.seed, 'pretrain', 2))), 'others are drawn as before'
 
 
-@pytest.mark.parametrize('stage', ('pretrained', 'sft', 'adaptive', 'direct'))
+@pytest.mark.parametrize('stage', ('pretrained', 'adaptive'))
 def test_tf32_is_refused_without_an_accelerator_and_leaves_nothing(tmp_path, stage):
     words = ['-m', 'modit.cli.command', 'stage', stage, *(['D1'] if stage != 'pretrained' else [])]
     words += ['--profile', 'smoke', '--overrides', json.dumps(dict(precision='tf32'))]

@@ -99,8 +99,8 @@ def called(
     require(others.items.shape[1] == dim, f'ids of other items: these have {others.items.shape[1]} numbers, '
             f'those that are searched {dim}; give ids of those')
     unknown = [x for x in away if row_called(others, x) is None]
-    neither = f'neither among the {len(goods.ids):,} items nor among the {len(others.ids):,} others'
-    if unknown: raise ValueError(f'{what} {str(unknown[0])!r}: {neither}; give ids such as {goods.ids[0]!r}')
+    where = f'not among the {len(goods.ids):,} items, nor among the {len(others.ids):,} of the other folder'
+    if unknown: raise ValueError(f'{what} {str(unknown[0])!r}: {where}; give ids such as {goods.ids[0]!r}')
     theirs = others.items[others.rows_of(away, what)]
     return np.concatenate([goods.items[rows], theirs]), np.append(rows, np.full(len(away), -1))
 

@@ -261,8 +261,8 @@ def load(
     made = cls(**read_bundle(place, NEEDED)) if place else cls.untrained(folder)
     if made.catalogue and items is None and index is None: return made
     made = made.over(home if items is None else items, index)
-    others = home and cache(lambda: make_catalogue(read_items(home)))
-    return replace(made, catalogue=replace(made.catalogue, others=others)) if home else made
+    others = items is not None and home and cache(lambda: make_catalogue(read_items(home)))
+    return replace(made, catalogue=replace(made.catalogue, others=others)) if others else made
 
 # %% ../../nbs/serving/257_retriever.ipynb #c051
 @patch

@@ -260,7 +260,7 @@ def learn_rule(
         return rows | dict(case=case, step=torch.full_like(case, step))
     def loss(model, rows): return rule_loss(model, rows, turn(int(rows['step'][0])))
     fit(rule, loss, batch, steps, lr, replace(s, warmup_ratio=.05), micro=s.hppo_batch, name='rule')
-    return rule
+    return rule.cpu() # it answers where its cases' vectors lie
 
 # %% ../nbs/188_rule.ipynb #5f12c6c3
 def follow(

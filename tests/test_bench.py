@@ -28,6 +28,7 @@ sys.path.insert(0, str(ROOT/'bench'))
 import folder  # noqa: E402 (the scripts of bench/)
 import growth  # noqa: E402
 import jobs  # noqa: E402
+import line  # noqa: E402
 import narrow  # noqa: E402
 import race  # noqa: E402
 from growth import Point, Sizes, along, exponent, exponents, grow, points_of, read_growth  # noqa: E402
@@ -329,3 +330,27 @@ def test_a_folder_is_made_listed_and_fitted():
     assert table.what.tolist() == ['list_first', 'list_next', 'fit', 'list_model']
     assert (table[['cpu_seconds', 'seconds', 'peak_mb']] > 0).all(axis=None)
     with pytest.raises(RuntimeError, match='failed'): folder.measure('nosuch')
+
+
+# ---- the line of a profile
+def test_jobs_of_the_line_begin_after_their_parents_and_a_failure_stops_its_children_alone(tmp_path):
+    jobs = line.jobs_of(['D1', 'D4'], ['D4'], 'scores')
+    assert jobs['cpt', ''] == [('pretrained', ''), ('corpus', 'D1'), ('corpus', 'D4')]
+    assert ('sft', 'D1') not in jobs and ('pool', 'D4') in jobs['direct', 'D4']
+    run = line.Line(tmp_path, 'smoke', {}, 1)
+    run.done = lambda *job: False
+    run.command = lambda stage, domain: ['-c', f'import sys; sys.exit({int(stage == "pool")})']
+    assert not run.run(jobs)
+    made = pd.read_csv(tmp_path/'seconds.csv').fillna('')
+    assert {*zip(made.stage, made.domain, strict=True)} == {x for x in jobs if x[0] not in (
+        'pool', *line.PREFERRED, 'scores')}
+    ended = {(row.stage, row.domain): row.began + row.seconds for row in made.itertuples()}
+    begins = {(row.stage, row.domain): row.began for row in made.itertuples()}
+    assert all(begins[job] >= ended[x] - .2 for job in begins for x in jobs[job])
+
+
+def test_a_line_of_fewer_domains_keeps_their_own_sizes():
+    s = load_settings('large')
+    few = load_settings('large', **line.restricted('large', ['D2', 'D4'], dict(index='torch')))
+    assert few.domains == ('D2', 'D4') and few.index == 'torch'
+    assert all(few.of(x, d) == s.of(x, d) for x in line.LISTS for d in few.domains)

@@ -109,7 +109,7 @@ def test_of_too_many_seeds_m_are_read_and_all_left_out(loaded):
 
 
 def test_seeds_of_a_kind_that_was_not_trained_on_are_told(loaded):
-    centres, trained = loaded.facts['centroids'], loaded.about['trained']
+    centres, trained = loaded.facts['centroids'], loaded.about.trained
     assert 0 < len(trained) < len(centres)
     for centre in centres/np.linalg.norm(centres, axis=1, keepdims=True):
         near = np.linalg.norm(centres - centre, axis=1).argmin()
@@ -473,7 +473,7 @@ def test_two_fits_of_one_folder_take_turns(shoes, tmp_path):
 
 # ---- scores and commands
 def test_the_card_is_one_of_a_hub_and_its_gains_are_differences(loaded, shoes):
-    rows = pd.DataFrame(loaded.about['metrics']).set_index(['split', 'what', 'metric']).estimate
+    rows = pd.DataFrame(loaded.about.metrics).set_index(['split', 'what', 'metric']).estimate
     for split in ('item', 'pattern'):
         gain = rows[split, 'served', 'joint'] - rows[split, 'average', 'joint']
         assert abs(rows[split, 'served - average', 'joint'] - gain) < 2e-6

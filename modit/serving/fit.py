@@ -25,11 +25,11 @@ from .bundle import check_backbone, find_items, free_for_model
 from .card import (gain_words, held_out_words, in_cases, metrics_of, metrics_table, model_card,
                                 seen_words, table_notes, verdict_words)
 from .equal import copies_words
-from .learned import rule_in
+from .learned import rule_name
+from .moves import steered
 from .proposal import FEW, settings_of
-from .retriever import Retriever, stored_retriever
-from .rivals import (choose_depth, choose_moves, classifier_scores, forecast_rows, steered,
-                                  only_moves, parts_of, reranked, scored_lists, validation_cases)
+from .retriever import Retriever, tried_retriever
+from .rivals import Trial, choose, forecast_rows, reranked, scored_lists
 from .shape import split_options
 from ..settings import Settings, override, require
 from ..store import fingerprint, named, runs_dir
@@ -37,30 +37,30 @@ from ..training import on_main, processes
 from ..variants import VARIANTS
 
 # %% ../../nbs/serving/258_fit.ipynb #c006
-def _ways(retriever, corpus, s, split, asked):
+def _ways(trial, choices, split, asked): # choices: way -> split -> Choice
     "The queries of each measured way on the cases of a split: name -> (n, d); and these cases."
-    cases = sample_cases(corpus, split, s.density_cases, s)
-    moves = {way: rows[split] for way, rows in retriever.about['moves'].items()}
-    ways = dict(average=dict(share=0.), untrained=only_moves(moves['untrained']))
-    if retriever.model: ways |= dict(policy={}, served=only_moves(moves['served']))
-    if asked: ways |= dict(asked=only_moves(moves['served']) | asked)
-    parts = parts_of(corpus, cases, s, retriever.model)
+    cases = sample_cases(trial.corpus, split, trial.s.density_cases, trial.s)
+    served = choices['served'][split]
+    ways = dict(average=dict(share=0.), untrained=choices['untrained'][split].moves)
+    if trial.model: ways |= dict(policy={}, served=served.moves)
+    if asked: ways |= dict(asked=served.moves | asked)
+    parts = trial.parts(cases)
     found = {name: steered(**parts, **how) for name, how in ways.items()}
-    answers = {name: rule(cases) for name, rule in retriever.rules_over(corpus).items()}
+    answers = {name: rule(cases) for name, rule in trial.rules.items()}
     if answers: found |= dict(served=found.get('served', found['untrained']))
     last = {name: found.pop(name) for name in ('served', 'asked') if name in found}
-    if moves['served'].get('rule'): last['served'] = answers[rule_in(moves['served'])]
+    if served.rule: last['served'] = answers[rule_name(served.rule)]
     return found | answers | last, cases
 
 # %% ../../nbs/serving/258_fit.ipynb #c006c
-def _score_model(retriever, corpus, s, classifier, asked=None):
+def _score_model(trial, about, asked=None): # about: moves and classifier
     "Scores of the rivals, the policy and what is served on both splits, case by case."
-    scores = classifier_scores(corpus, s)
+    corpus = trial.corpus
     rows = []
     for split in ('item', 'pattern'):
-        ways, cases = _ways(retriever, corpus, s, split, asked)
-        lists = {name: search(corpus.index, x, s.k, exclude=cases.sequence) for name, x in ways.items()}
-        sorts = reranked(corpus, cases, scores, classifier[split]['depth'])[:, :s.k]
+        ways, cases = _ways(trial, about.moves, split, asked)
+        lists = {name: search(corpus.index, x, trial.s.k, exclude=cases.sequence) for name, x in ways.items()}
+        sorts = reranked(corpus, cases, trial.scores, about.classifier[split]['depth'])[:, :trial.s.k]
         lists = dict(average=None, classifier=sorts) | lists # in this order
         rows.append(scored_lists(lists, corpus, cases, split))
     return pd.concat(rows, ignore_index=True)
@@ -73,11 +73,12 @@ def _hope_words(gain, path): # a row of `metrics_of`; the path of a folder
     return f'training is not expected to help; modit expand {Path(path).name} works without it'
 
 # %% ../../nbs/serving/258_fit.ipynb #c005e
-def _hope(corpus, s, stage):
+def _hope(trial, stage):
     "One line that says what is found without training and, of fine-tuning, whether it is expected to help."
-    cases = validation_cases(corpus, s)['item']
-    move = only_moves(choose_moves(corpus, s)['untrained']['item'])
-    queries = dict(untrained=steered(**parts_of(corpus, cases, s), **move))
+    corpus = trial.corpus
+    s = trial.s
+    cases = trial.cases['item']
+    queries = dict(untrained=steered(**trial.parts(cases), **choose(trial, 'item')['untrained'].moves))
     if stage != 'alone': queries |= dict(target=centroid(corpus.items, cases.tail))
     lists = {name: search(corpus.index, x, s.k, exclude=cases.sequence) for name, x in queries.items()}
     rows = pd.DataFrame(metrics_of(scored_lists(lists, corpus, cases, 'item')))
@@ -91,10 +92,11 @@ def _hope(corpus, s, stage):
     return f'{what}; {target}: {_hope_words(joint.loc["target - untrained"], s.of("folders", corpus.name))}'
 
 # %% ../../nbs/serving/258_fit.ipynb #908e48d1
-def _prospects(corpus, s, stage): # lines before the training
-    trained = set(validation_cases(corpus, s)['item'].pattern) & set(trained_patterns(corpus, s))
+def _prospects(trial, stage): # lines before the training
+    s = trial.s
+    trained = set(trial.cases['item'].pattern) & set(trained_patterns(trial.corpus, s))
     few = seen_words(s) if 0 < len(trained) < FEW else ''
-    said = (_hope(corpus, s, stage), copies_words(corpus, s), few, held_out_words(s, corpus.name))
+    said = (_hope(trial, stage), copies_words(trial.corpus, s), few, held_out_words(s, trial.corpus.name))
     return [line for line in said if line]
 
 # %% ../../nbs/serving/258_fit.ipynb #c024
@@ -129,7 +131,7 @@ def _make_all(s, stage):
     for i, (name, domain) in enumerate(todo, 1):
         seconds = _made(s, name, domain, f'[{i}/{len(todo)}] {name} {domain or ""}'.strip())
         if name == 'corpus':
-            lines = on_main(lambda d=domain: _prospects(get_corpus(s, d), s, stage))
+            lines = on_main(lambda d=domain: _prospects(Trial(get_corpus(s, d), s), stage))
             for line in lines: _say(f'{domain}: {line}')
             continue
         for d in [domain] if domain else s.domains: took[d] += seconds
@@ -143,30 +145,26 @@ def _split_key(corpus): # of a domain's patterns, labels and holdouts
 # %% ../../nbs/serving/258_fit.ipynb #c027
 def scored_retriever(
     retriever:Retriever, # over the items of the corpus
-    s:Settings,  # of all domains
-    corpus=None, # Corpus; None: that of the store
+    trial:Trial, # that chose how it answers
     **known,     # facts of the data that the store does not have; their patterns are those of the table
 ) -> Retriever:
     "A retriever with its scores, facts of its data, and its card."
+    s = trial.s
     name = retriever.name
+    about = replace(retriever.about, classifier=on_main(lambda: trial.depths))
     given = bool(known) or getattr(get_domain(s, name), 'pattern', None) is not None
-    corpus = corpus or get_corpus(s, name)
-    stage = retriever.about['stage']
-    rules = retriever.rules_over(corpus)
-    direct = stage in ('alone', 'direct') and not known # whose history counts the labels
-    classifier = on_main(lambda: choose_depth(corpus, s, classifier_scores(corpus, s)))
-    metrics = on_main(lambda: metrics_of(_score_model(retriever, corpus, s, classifier)))
-    data = dict(positive=round(float(corpus.attribute.mean()), 6), share=s.heldout_items,
-                company=[x for x in s.domains if x != name and stage != 'alone'],
-                labels=get_rows(s, name, stage)[-1]['different'] if direct else None,
+    direct = about.stage in ('alone', 'direct') and not known # whose history counts the labels
+    metrics = on_main(lambda: metrics_of(_score_model(trial, about)))
+    data = dict(positive=round(float(trial.corpus.attribute.mean()), 6), share=s.heldout_items,
+                company=[x for x in s.domains if x != name and about.stage != 'alone'],
+                labels=get_rows(s, name, about.stage)[-1]['different'] if direct else None,
                 known=len(retriever.facts['rule.labels']),
                 proxies='those that its table names' if given else
                         'clusters of k-means, which stand in for kinds',
                 patterns=s.of('clusters', name), held=s.of('heldout_clusters', name),
                 valid=s.of('valid_clusters', name)) | known
-    held = on_main(lambda: forecast_rows(corpus, s, retriever.about, retriever.model, rules))
-    about = retriever.about | dict(data=data, split_key=_split_key(corpus), metrics=metrics,
-                                   classifier=classifier, forecast_test=held)
+    held = on_main(lambda: forecast_rows(trial, about.forecast))
+    about = replace(about, data=data, split_key=_split_key(trial.corpus), metrics=metrics, forecast_test=held)
     return replace(retriever, about=about, card=model_card(retriever.settings, about))
 
 # %% ../../nbs/serving/258_fit.ipynb #d030
@@ -193,11 +191,11 @@ def fit_settings(
 
 # %% ../../nbs/serving/258_fit.ipynb #d032
 def _gain_line(about, seconds): # of training, 0 for what was there already
-    labels = about['data']['labels']
+    labels = about.data['labels']
     asked = '' if labels is None else f' and asked for the labels of {labels:,} different items'
     took = f'took {seconds:.0f} s' if seconds else 'was done before'
-    ruled = any(row.get('rule') for row in about['moves']['served'].values())
-    rule = f'; the rule that is served knows the labels of {about["data"]["known"]:,} items' if ruled else ''
+    ruled = any(x.rule for x in about.moves['served'].values())
+    rule = f'; the rule that is served knows the labels of {about.data["known"]:,} items' if ruled else ''
     return f'{gain_words(about)}; training {took}{asked}{rule}'
 
 # %% ../../nbs/serving/258_fit.ipynb #c029
@@ -224,7 +222,7 @@ def fit(
     for folder in targets.values(): free_for_model(folder)
     _say(f'results of the stages are kept in {runs_dir(s.folders)}; set MODIT_RUNS to use another folder')
     took = _make_all(s, stage)
-    models = [scored_retriever(stored_retriever(s, name, stage), s) for name in s.domains]
+    models = [scored_retriever(*tried_retriever(s, name, stage)) for name in s.domains]
     locks = runs_dir(s.folders)/'.locks' # another fit may be at its end as well
     for model, folder in zip(models, targets.values(), strict=True):
         with one_at_a_time(locks/model.name, f'saves {folder}'): on_main(partial(model.save, folder))
@@ -242,19 +240,21 @@ def evaluate(
 ) -> pd.DataFrame: # split, what, attr, same, joint, unseen, over: in percent, with intervals
     "Score a model on its held-out cases; raises `ValueError` for other data than it was fitted on."
     retriever = Retriever.load(model, items)
-    require('bought' not in retriever.about.get('data', ()), f'{model}: labels were bought; see its card')
+    require('bought' not in retriever.about.data, f'{model}: labels were bought; see its card')
     shape, asked = split_options(asked or {})
     require(not shape, 'asked: only moves are measured; give share, step or own')
     require(retriever.model or not asked.get('share'), f'{retriever.name} has no policy; leave share away')
     folder = items or find_items(model)
     require(folder, f'{model} lies in no domain\'s folder; name the folder of its items')
     s = override(retriever.settings, folders=[str(find_folder(folder))], **overrides)
-    if overrides.keys() - {'k'} and not retriever.model: retriever = stored_retriever(s, retriever.name, None)
+    again = overrides.keys() - {'k'} and not retriever.model
+    if again: retriever, _ = tried_retriever(s, retriever.name, None)
     corpus = get_corpus(s, check_stage(s, 'corpus', retriever.name))
-    same = _split_key(corpus) == retriever.about.get('split_key') or not retriever.model
+    same = _split_key(corpus) == retriever.about.split_key or not retriever.model
     changed = 'items, labels or settings are not those it was fitted on'
     require(same, f'{retriever.name}: {changed}, so held-out cases may be known to it; fit it again')
-    classifier = retriever.about.get('classifier') or choose_depth(corpus, s, classifier_scores(corpus, s))
-    table = metrics_table(metrics_of(_score_model(retriever, corpus, s, classifier, asked)))
-    table.attrs['notes'] = table_notes(table, {x: row['depth'] for x, row in classifier.items()}, s)
+    trial = Trial(corpus, s, retriever.model, retriever.rules_over(corpus))
+    about = replace(retriever.about, classifier=retriever.about.classifier or trial.depths)
+    table = metrics_table(metrics_of(_score_model(trial, about, asked)))
+    table.attrs['notes'] = table_notes(table, {x: row['depth'] for x, row in about.classifier.items()}, s)
     return table

@@ -128,7 +128,7 @@ def card_facts(
 ) -> dict:
     "What a client has to know of a model."
     goods = retriever.catalogue
-    now = retriever.about['moves']['served']['item'] | dict(scale=retriever.settings.guidance_scale)
+    now = retriever.about.moves['served']['item'].moves | dict(scale=retriever.settings.guidance_scale)
     sliders = [dict(name=name, low=0, high=_ENDS[name][0], step=_ENDS[name][1], value=now[name])
                for name in (('share', 'scale') if retriever.model else ('step', 'own'))]
     return dict(name=retriever.name, items=len(goods.ids), dim=goods.items.shape[1], example=goods.ids[0],

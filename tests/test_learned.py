@@ -16,7 +16,7 @@ from modit.rule import compass, follow
 from modit.stages.pipeline import get_corpus, make_stage
 from modit.serving import learned, rivals
 from modit.serving.card import RULED
-from modit.serving.fit import evaluate, fit, fit_settings
+from modit.serving.fit import evaluate_model, fit, fit_settings
 from modit.serving.lists import answer_line
 from modit.serving.retriever import Retriever
 
@@ -58,7 +58,7 @@ def test_a_rule_finds_more_than_averaging_where_labels_lie_to_a_side(kinds):
             ids = np.argsort(-scores)[:s.k]
             joint[name].append((corpus.attribute[ids] & (corpus.pattern[ids] == pattern)).mean())
     assert np.mean(joint['rule']) > np.mean(joint['average']) + .1
-    table = evaluate(folder).set_index(['split', 'what'])
+    table = evaluate_model(folder).set_index(['split', 'what'])
     assert {'rule', 'served'} <= set(table.loc['item'].index)
     assert (table.loc[('item', 'rule')] == table.loc[('item', 'served')]).all()
 
@@ -122,7 +122,7 @@ def test_a_model_without_a_rule_loads_as_before(kinds):
     shutil.rmtree(place/'sides'/'model')
     old = Retriever.load(old.save(place/'sides'/'model'))
     assert not old.rules and 'rule' not in old.expand(old.catalogue.ids[:3], 5).attrs['moves']
-    assert not {'rule', 'shipped'} & set(evaluate(place/'sides').what)
+    assert not {'rule', 'shipped'} & set(evaluate_model(place/'sides').what)
 
 
 def test_a_rule_made_again_has_the_same_bytes(kinds):

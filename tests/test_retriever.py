@@ -25,7 +25,7 @@ from modit.data.folder import write_folder
 from modit.retrieval import VectorIndex
 from modit.stages.pipeline import get_corpus
 from modit.serving.bundle import BACKBONES, _config_hash, free_for_model, settings_alone
-from modit.serving.fit import evaluate, fit
+from modit.serving.fit import evaluate_model, fit
 from modit.serving.lists import answer_line
 from modit.serving.retriever import Retriever
 from modit.settings import load_settings, override
@@ -489,9 +489,9 @@ def test_evaluation_refuses_other_labels_and_other_splits(shoes, tmp_path):
     table['attribute'] = table.attribute.to_numpy()[::-1]
     table.to_csv(other/'items.csv', index=False)
     for model, more in ((other/'model', {}), (shoes/'model', dict(heldout_items=.2))):
-        with pytest.raises(ValueError, match='not those it was fitted on'): evaluate(model, **more)
+        with pytest.raises(ValueError, match='not those it was fitted on'): evaluate_model(model, **more)
     lonely = Path(shutil.copytree(shoes/'model', tmp_path/'away'/'model'))
-    with pytest.raises(ValueError, match="lies in no domain's folder"): evaluate(lonely)
+    with pytest.raises(ValueError, match="lies in no domain's folder"): evaluate_model(lonely)
 
 
 @pytest.mark.parametrize('more, said', [

@@ -16,7 +16,7 @@ from modit.serving.catalogue import OneQuery
 from modit.serving.forecast import fit_forecast, forecast
 from modit.serving.lists import printed, read_marks
 from modit.serving.shape import (
-    Shape, contrast, distinct, diverse, moved_by, nearest, shaped_list,
+    Shape, marked_way, distinct, diverse, moved_by, nearest, shaped_list,
     split_options, with_feedback)
 from modit.serving.retriever import Retriever
 from modit.serving.where import where
@@ -178,8 +178,8 @@ def test_marks_of_equal_items_move_nothing():
     items = np.repeat(copy[None], 9, axis=0)
     jitter = unit(items + 1e-6*rng.normal(size=items.shape))
     for x in (items, jitter):
-        assert not contrast(x, [1, 0, 0, 1, 0, 1, 1, 0, 0]).any()
-        assert not contrast(x, 1e6*np.arange(9)).any()
+        assert not marked_way(x, [1, 0, 0, 1, 0, 1, 1, 0, 0]).any()
+        assert not marked_way(x, 1e6*np.arange(9)).any()
     goods = Goods(0)
     with pytest.warns(UserWarning, match='marked items are equal'):
         parts = with_feedback(Shape(unlike=['item 7']), goods, goods.items[[7]], dict(seeds=goods.query))

@@ -11,7 +11,7 @@ from modit.data.synth import make_domain, make_world
 from modit.evaluation import sample_cases
 from modit.stages.pipeline import get_corpus
 from modit.serving import learned
-from modit.serving.fit import evaluate
+from modit.serving.fit import evaluate_model
 from modit.serving.proposal import settings_of
 from modit.serving.retriever import Retriever
 from modit.settings import load_settings
@@ -88,7 +88,7 @@ def test_new_kinds_of_a_folder_in_which_the_rule_leads_are_answered_by_it(ahead)
 def test_its_table_shows_the_rule_and_what_is_served(ahead, behind, monkeypatch):
     for folder, made in (ahead, behind):
         monkeypatch.setattr(Retriever, 'load', lambda *given, made=made: made)
-        table = evaluate(folder).set_index(['split', 'what'])
+        table = evaluate_model(folder).set_index(['split', 'what'])
         for split, row in made.about.moves['served'].items():
             way = 'shipped' if row.rule else 'untrained'
             assert (table.loc[(split, way)] == table.loc[(split, 'served')]).all()
@@ -128,7 +128,7 @@ def test_labels_are_saved_only_for_a_rule_that_answers(ahead, behind, tmp_path):
         ids = made.catalogue.ids[:2]
         pd.testing.assert_frame_equal(again.expand(ids, 20), made.expand(ids, 20))
         assert again.about == made.about
-        table = evaluate(place, folder)
+        table = evaluate_model(place, folder)
         assert ('shipped' in set(table.what)) == ruled
 
 

@@ -18,7 +18,7 @@ from modit.ordering import prepare_corpus, trained_patterns
 from modit.stages.pipeline import get_corpus, get_rows
 from modit.serving import learned, rivals
 from modit.serving.catalogue import make_catalogue
-from modit.serving.fit import evaluate, fit, fit_settings
+from modit.serving.fit import evaluate_model, fit, fit_settings
 from modit.serving.proposal import FEW, settings_of
 from modit.serving.retriever import Retriever
 from modit.settings import load_settings
@@ -340,7 +340,7 @@ def test_seeds_may_be_nearly_all_items(quick):
 
 
 def test_a_folder_without_a_model_is_measured(shoes):
-    table = evaluate(shoes, asked=dict(own=.6))
+    table = evaluate_model(shoes, asked=dict(own=.6))
     ways = ['average', 'classifier', 'untrained', 'shipped', 'served', 'asked']
     others = [way for way in ways if way not in ('served', 'asked')]
     assert table[table.split == 'item'].what.tolist() == [*ways, *[f'asked - {way}' for way in others]]
@@ -351,7 +351,7 @@ def test_a_folder_without_a_model_is_measured(shoes):
         said, = set(table[table.split == split].over)
         assert said.startswith(f'{len(cases)} cases of {n} {kind} pattern{"s"*(n > 1)}')
     for asked, said in ((dict(share=.5), 'no policy'), (dict(own=-1), 'own -1 is out of range')):
-        with pytest.raises(ValueError, match=said): evaluate(shoes, asked=asked)
+        with pytest.raises(ValueError, match=said): evaluate_model(shoes, asked=asked)
     for asked in (dict(share=.5), dict(scale=2.)):
         with pytest.raises(ValueError, match='no policy'): Retriever.load(shoes).expand(['shoe 1'], **asked)
 

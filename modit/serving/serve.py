@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LIMITS', 'read_question', 'leads_here', 'check_address', 'card_facts', 'items_with', 'picture_path', 'make_server',
-           'serve']
+           'run_server']
 
 # %% ../../nbs/serving/267_serve.ipynb #s002
 import asyncio, base64, hashlib, hmac, json, re
@@ -231,7 +231,7 @@ async def _listen(server, host, port):
     await asyncio.Event().wait()
 
 # %% ../../nbs/serving/267_serve.ipynb #s27b
-def serve(
+def run_server(
     model,      # folder of a model, or of a domain
     items=None, # folder of its domain; None: the one that the model lies in
     host='127.0.0.1', # address to listen at

@@ -18,7 +18,7 @@ from ..datasets.datasets import asks
 from .cluster import check_workflow, limit_met, slurm_resources
 from ...stages.environment import steady_environment
 from .notebooks import executed_path, experiment_path, experiments, exported_code, run_marker
-from .parameters import settings_of
+from .parameters import page_settings
 from .page import pages_before
 from ..report.report import written_table
 from ...stages.pipeline import work_folder
@@ -136,7 +136,7 @@ def page_job(
     **given,    # of its parameters, such as seed=1
 ) -> Job:
     "The job that runs a page and scores again."
-    own, changed = settings_of(s.profile, given)
+    own, changed = page_settings(s.profile, given)
     trained = takes_models(name) and asks(s.profile, 'main')
     stages = main_stages(own) if trained else [('corpus', d) for d in own.domains]
     parameters = json.dumps(given, sort_keys=True)

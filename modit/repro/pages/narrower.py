@@ -31,7 +31,7 @@ def restricted(
 NARROWER = {'domains', 'splits', 'cases'} # parameters of which a run can ask for less
 
 def asks_less(
-    values:dict, # parameters of a run, as `resolve` returns them
+    values:dict, # parameters of a run, as `page_values` returns them
     usual:dict,  # those of another run of the same page
 ) -> bool:
     "Whether all that a run changes is to ask for fewer domains, splits or cases."

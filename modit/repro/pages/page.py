@@ -21,10 +21,11 @@ from ...baselines import choose
 from ..datasets.datasets import DATASETS
 from ...evaluation import evaluate, serve
 from ...stages.environment import bars_in_terminals
-from .narrower import LEDGER, asks_less, owner_of, part_of, reads_of, restricted
 from .notebooks import check_parameters, experiment_path, experiments, notebook_parameters
 from .notebooks import page_constant, short_name
-from .parameters import given_in, page_defaults, page_values, results_folder, page_settings
+from .parameters import (LEDGER, asks_less, given_in, owner_of, page_defaults,
+                                          page_settings, page_values, part_of, reads_of, restricted,
+                                          results_folder)
 from ..report.ledger import COUNTS, give_reasons, show_claims, update_claims
 from ..report.looks import add_looks, save_figure
 from ..report.report import Shown, read_cases, shown_tables

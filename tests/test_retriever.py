@@ -4,6 +4,7 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -469,6 +470,23 @@ def test_two_fits_of_one_folder_take_turns(shoes, tmp_path):
     assert [run.returncode for run in both] == [0, 0], said
     assert any(f'modit: waiting for process {run.pid} on ' in ''.join(said) for run in both)
     assert contents(folder/'model') == contents(shoes/'model')
+
+
+@pytest.mark.slow
+def test_a_fit_of_two_processes_ends_and_the_first_alone_speaks(tmp_path):
+    folder = write_shoes(tmp_path/'shoes')
+    with socket.socket() as free:
+        free.bind(('127.0.0.1', 0))
+        port = free.getsockname()[1]
+    env = environment(ROOT) | dict(MODIT_RUNS=str(tmp_path/'runs'), WORLD_SIZE='2', MASTER_ADDR='127.0.0.1',
+                                   MASTER_PORT=str(port), ACCELERATE_USE_CPU='true', CUDA_VISIBLE_DEVICES='')
+    argv = [sys.executable, '-c', COMMAND, 'fit', folder, '--profile', 'smoke']
+    words = dict(cwd=ROOT, stdout=-1, stderr=-1, text=True)
+    both = [subprocess.Popen(argv, env=env | dict(RANK=x, LOCAL_RANK=x), **words) for x in '01']
+    said = [run.communicate() for run in both]
+    assert [run.returncode for run in both] == [0, 0], said
+    assert 'model in' in said[0][0] and not said[1][0]
+    assert Retriever.load(folder).about.metrics
 
 
 # ---- scores and commands

@@ -131,8 +131,8 @@ def _make_all(s, stage):
     for i, (name, domain) in enumerate(todo, 1):
         seconds = _made(s, name, domain, f'[{i}/{len(todo)}] {name} {domain or ""}'.strip())
         if name == 'corpus':
-            lines = on_main(lambda d=domain: _prospects(Trial(get_corpus(s, d), s), stage))
-            for line in lines: _say(f'{domain}: {line}')
+            trial = Trial(get_corpus(s, domain), s) # read by every process, tried by the first
+            for line in on_main(partial(_prospects, trial, stage)): _say(f'{domain}: {line}')
             continue
         for d in [domain] if domain else s.domains: took[d] += seconds
     return took

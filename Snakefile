@@ -6,8 +6,7 @@
 # The path of every stage bears a key of the settings, the code and the parents it was made from: a file that
 # exists is up to date, whatever its age, so inputs are `ancient`. Stages write a file whole or not at all.
 from modit.repro.datasets.datasets import asks, pages_asked
-from modit.repro.pages.cluster import slurm_resources
-from modit.repro.pages.graph import MAIN_VARIANTS, main_stages, page_job, stage_jobs
+from modit.repro.pages.graph import MAIN_VARIANTS, main_stages, page_job, slurm_resources, stage_jobs
 from modit.repro.pages.notebooks import experiments, short_name
 from modit.repro.pages.page import of_paper
 from modit.repro.pages.replicate import second_jobs

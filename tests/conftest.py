@@ -215,10 +215,12 @@ def digest(path):
 
 
 def results(copy, profile='smoke'):
-    "Hash of every table, figure and score file of a profile, without those of reruns but the second world."
+    "Hash of every table, figure and score file of a profile, and of the second world's ledger and scores."
     folder, kinds = copy/'figures'/profile, ('.csv', '.gz', '.svg', '.md')
     files = {p.relative_to(folder): p for p in sorted(folder.rglob('*')) if p.suffix in kinds}
-    def kept(name): return name.parts[0] not in ('runs', 'sweeps') or name.parts[:2] == ('runs', 'seed=1')
+    def kept(name):
+        if name.parts[0] not in ('runs', 'sweeps'): return True
+        return name.parts[:2] == ('runs', 'seed=1') and name.parts[2].startswith(('cases', 'claim'))
     return {str(name): digest(p) for name, p in files.items() if kept(name)}
 
 

@@ -69,7 +69,7 @@ def whole(tmp_path_factory):
 
 def test_the_budget_holds_and_no_label_is_sold_twice(whole):
     folder, model, sold = whole
-    data = model.about['data']
+    data = model.about.data
     assert len(sold) == len(set(sold)) == data['labels'] <= data['budget'] == 1200
     labels = [row['labels'] for row in data['bought']]
     assert labels == sorted(labels) and labels[0] <= SURVEY*1200 < labels[-1] == len(sold)
@@ -117,7 +117,7 @@ def test_labels_of_the_table_are_not_bought(tmp_path):
     blank = stream(0, 'blank').random(N) < .5
     folder = make(tmp_path/'toys', blank)
     model, = fit(folder, 'smoke', budget=500)
-    data = model.about['data']
+    data = model.about.data
     assert len(SOLD) == len(set(SOLD)) == data['labels'] <= 500 and data['table'] == (~blank).sum()
     assert all(blank[int(x[4:])] for x in SOLD)
 

@@ -16,7 +16,7 @@ from modit.rule import compass, follow
 from modit.stages.pipeline import get_corpus, make_stage
 from modit.serving import learned, rivals
 from modit.serving.card import RULED
-from modit.serving.fit import evaluate, fit, fit_settings
+from modit.serving.fit import evaluate_model, fit, fit_settings
 from modit.serving.lists import answer_line
 from modit.serving.retriever import Retriever
 
@@ -38,9 +38,9 @@ def kinds(tmp_path_factory):
     with pytest.MonkeyPatch.context() as m:
         m.setenv('MODIT_RUNS', str(home/'runs'))
         made, = fit(home/'sides', 'smoke', **WORDS)
-        ways = made.about['moves'] # served by its rule, whatever validation has made of it
-        served = {x: row | ways['rule'][x] | dict(rule=True) for x, row in ways['served'].items()}
-        model = replace(made, about=made.about | dict(moves=ways | dict(served=served)))
+        ways = made.about.moves # served by its rule, whatever validation has made of it
+        served = {x: replace(row, **ways['rule'][x].told, rule=True) for x, row in ways['served'].items()}
+        model = replace(made, about=replace(made.about, moves=ways | dict(served=served)))
         model.save(home/'sides'/'model')
         yield home/'sides', model
 
@@ -58,7 +58,7 @@ def test_a_rule_finds_more_than_averaging_where_labels_lie_to_a_side(kinds):
             ids = np.argsort(-scores)[:s.k]
             joint[name].append((corpus.attribute[ids] & (corpus.pattern[ids] == pattern)).mean())
     assert np.mean(joint['rule']) > np.mean(joint['average']) + .1
-    table = evaluate(folder).set_index(['split', 'what'])
+    table = evaluate_model(folder).set_index(['split', 'what'])
     assert {'rule', 'served'} <= set(table.loc['item'].index)
     assert (table.loc[('item', 'rule')] == table.loc[('item', 'served')]).all()
 
@@ -85,9 +85,9 @@ def test_a_rule_saved_and_loaded_answers_alike_and_says_so(kinds, tmp_path):
     assert found.attrs['moves'] == dict(rule=True) == answer_line(again, dict(seeds=list(seeds)))['moves']
     assert np.allclose(found.filter(like='from_').sum(axis=1), found.score, atol=1e-5)
     assert found.attrs['forecast'] # as validation had it
-    row = model.about['moves']['served']['item']
-    moved = again.expand(seeds, 20, step=row['step'])
-    assert moved.attrs['moves'] == rivals.only_moves(row) # a dial asks for moves
+    row = model.about.moves['served']['item']
+    moved = again.expand(seeds, 20, step=row.step)
+    assert moved.attrs['moves'] == row.moves # a dial asks for moves
     vectors = unit(np.random.default_rng(1).normal(size=(3, 32)))
     for x in (vectors, vectors[:1], np.concatenate([vectors]*5)):
         query = sum(model.rules['rule'].parts(unit(x).astype(np.float32), np.arange(50)).values())
@@ -113,16 +113,16 @@ def test_labels_are_found_again_by_item_and_others_count_as_unknown(kinds):
 def test_a_model_without_a_rule_loads_as_before(kinds):
     folder, model = kinds
     facts = {name: x for name, x in model.facts.items() if not name.startswith(('rule.', 'shipped.'))}
-    ways = model.about['moves']
-    served = {x: {k: v for k, v in row.items() if k != 'rule'} for x, row in ways['served'].items()}
+    ways = model.about.moves
+    served = {x: replace(row, rule=None) for x, row in ways['served'].items()}
     ways = {way: x for way, x in ways.items() if way not in ('rule', 'shipped')} | dict(served=served)
     place = folder.parent/'old'
     shutil.copytree(folder, place/'sides')
-    old = replace(model, facts=facts, about=model.about | dict(moves=ways))
+    old = replace(model, facts=facts, about=replace(model.about, moves=ways))
     shutil.rmtree(place/'sides'/'model')
     old = Retriever.load(old.save(place/'sides'/'model'))
     assert not old.rules and 'rule' not in old.expand(old.catalogue.ids[:3], 5).attrs['moves']
-    assert not {'rule', 'shipped'} & set(evaluate(place/'sides').what)
+    assert not {'rule', 'shipped'} & set(evaluate_model(place/'sides').what)
 
 
 def test_a_rule_made_again_has_the_same_bytes(kinds):
@@ -152,10 +152,10 @@ def test_a_rule_is_chosen_only_with_a_lead_that_is_no_chance_and_no_memory(
     monkeypatch.setattr(rivals, 'joint_of_moves', lambda corpus, cases, parts, offers, *more: np.full(
         (len(cases), len(offers)), .5))
     for name, said in dict(rule=True, shipped='shipped').items():
-        for row in rivals.choose_moves(corpus, s, rules={name: rule})['served'].values():
-            assert row.get('rule', False) == (said if chosen else False)
-            assert rivals.served_by(row, dict(step=.2))['step'] == .2
-            assert not chosen or rivals.served_by(row, {})['rule'] in RULED
+        for row in rivals.Trial(corpus, s, rules={name: rule}).moves['served'].values():
+            assert row.rule == (said if chosen else None)
+            assert row.answer(dict(step=.2))['step'] == .2
+            assert not chosen or row.answer({})['rule'] in RULED
 
 
 @pytest.mark.parametrize('kinds', [1, 2, 4])

@@ -7,7 +7,7 @@ from conftest import corpus_of
 from modit.repro.datasets.licences import _rule, make_licences
 from modit.repro.datasets.molecules import _structure, embedded, make_molecules, similarity, why_no_molecules
 from modit.repro.ours.budget import agreement, in_each
-from modit.repro.lib.budgets import (BoughtLooks, Wallet, feedback, hunt, judged, lists, market,
+from modit.repro.lib.budgets import (WalletLooks, Wallet, feedback, hunt, list_scores, lists, market,
                                            on_shelf, requests, told)
 from modit.settings import load_settings
 
@@ -78,7 +78,7 @@ def test_a_look_beyond_the_purse_sees_only_what_was_bought(corpus, s):
     hunt(corpus, purse, 100, np.random.default_rng(1))
     before = purse.bought
     cases = requests(corpus, 'item', s)
-    ids, _ = BoughtLooks(corpus, on_shelf(corpus), purse=purse).look(
+    ids, _ = WalletLooks(corpus, on_shelf(corpus), purse=purse).look(
         corpus.items[cases.sequence[:, 0]], cases, 2*s.k)
     assert before[ids].all() and (purse.bought == before).all()
 
@@ -89,7 +89,7 @@ def test_feedback_lists_hold_no_seed_and_no_item_twice(corpus, s):
         ids = feedback(corpus, cases, rounds, s.k)
         both = np.concatenate([ids, cases.sequence], 1)
         assert all(len({*row}) == s.k + s.prefix_len for row in both)
-        assert judged(corpus, cases, ids).joint.between(0, 1).all()
+        assert list_scores(corpus, cases, ids).joint.between(0, 1).all()
 
 
 def test_sets_that_disagree_are_named():

@@ -10,8 +10,8 @@ from modit.repro.datasets.datasets import DATASETS, asks, pages_asked
 from modit.repro.report.report import figures_dir, read_cases, write_cases
 from modit.repro.pages import page as pages
 from modit.stages import pipeline
-from modit.repro.pages.narrower import owner_of, reads_of
 from modit.repro.pages.notebooks import page_constant, short_name
+from modit.repro.pages.parameters import owner_of, reads_of
 from modit.repro.pages.page import open_page, page_module, pages_before
 from modit.repro.pages.redraw import has_scores
 

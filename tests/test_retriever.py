@@ -4,6 +4,7 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -25,7 +26,7 @@ from modit.data.folder import write_folder
 from modit.retrieval import VectorIndex
 from modit.stages.pipeline import get_corpus
 from modit.serving.bundle import BACKBONES, _config_hash, free_for_model, settings_alone
-from modit.serving.fit import evaluate, fit
+from modit.serving.fit import evaluate_model, fit
 from modit.serving.lists import answer_line
 from modit.serving.retriever import Retriever
 from modit.settings import load_settings, override
@@ -109,7 +110,7 @@ def test_of_too_many_seeds_m_are_read_and_all_left_out(loaded):
 
 
 def test_seeds_of_a_kind_that_was_not_trained_on_are_told(loaded):
-    centres, trained = loaded.facts['centroids'], loaded.about['trained']
+    centres, trained = loaded.facts['centroids'], loaded.about.trained
     assert 0 < len(trained) < len(centres)
     for centre in centres/np.linalg.norm(centres, axis=1, keepdims=True):
         near = np.linalg.norm(centres - centre, axis=1).argmin()
@@ -471,9 +472,26 @@ def test_two_fits_of_one_folder_take_turns(shoes, tmp_path):
     assert contents(folder/'model') == contents(shoes/'model')
 
 
+@pytest.mark.slow
+def test_a_fit_of_two_processes_ends_and_the_first_alone_speaks(tmp_path):
+    folder = write_shoes(tmp_path/'shoes')
+    with socket.socket() as free:
+        free.bind(('127.0.0.1', 0))
+        port = free.getsockname()[1]
+    env = environment(ROOT) | dict(MODIT_RUNS=str(tmp_path/'runs'), WORLD_SIZE='2', MASTER_ADDR='127.0.0.1',
+                                   MASTER_PORT=str(port), ACCELERATE_USE_CPU='true', CUDA_VISIBLE_DEVICES='')
+    argv = [sys.executable, '-c', COMMAND, 'fit', folder, '--profile', 'smoke']
+    words = dict(cwd=ROOT, stdout=-1, stderr=-1, text=True)
+    both = [subprocess.Popen(argv, env=env | dict(RANK=x, LOCAL_RANK=x), **words) for x in '01']
+    said = [run.communicate() for run in both]
+    assert [run.returncode for run in both] == [0, 0], said
+    assert 'model in' in said[0][0] and not said[1][0]
+    assert Retriever.load(folder).about.metrics
+
+
 # ---- scores and commands
 def test_the_card_is_one_of_a_hub_and_its_gains_are_differences(loaded, shoes):
-    rows = pd.DataFrame(loaded.about['metrics']).set_index(['split', 'what', 'metric']).estimate
+    rows = pd.DataFrame(loaded.about.metrics).set_index(['split', 'what', 'metric']).estimate
     for split in ('item', 'pattern'):
         gain = rows[split, 'served', 'joint'] - rows[split, 'average', 'joint']
         assert abs(rows[split, 'served - average', 'joint'] - gain) < 2e-6
@@ -489,9 +507,9 @@ def test_evaluation_refuses_other_labels_and_other_splits(shoes, tmp_path):
     table['attribute'] = table.attribute.to_numpy()[::-1]
     table.to_csv(other/'items.csv', index=False)
     for model, more in ((other/'model', {}), (shoes/'model', dict(heldout_items=.2))):
-        with pytest.raises(ValueError, match='not those it was fitted on'): evaluate(model, **more)
+        with pytest.raises(ValueError, match='not those it was fitted on'): evaluate_model(model, **more)
     lonely = Path(shutil.copytree(shoes/'model', tmp_path/'away'/'model'))
-    with pytest.raises(ValueError, match="lies in no domain's folder"): evaluate(lonely)
+    with pytest.raises(ValueError, match="lies in no domain's folder"): evaluate_model(lonely)
 
 
 @pytest.mark.parametrize('more, said', [

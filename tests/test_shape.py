@@ -16,7 +16,7 @@ from modit.serving.catalogue import OneQuery
 from modit.serving.forecast import fit_forecast, forecast
 from modit.serving.lists import printed, read_marks
 from modit.serving.shape import (
-    Shape, contrast, distinct, diverse, moved_by, nearest, shaped_list,
+    Shape, marked_way, distinct, diverse, moved_by, nearest, shaped_list,
     split_options, with_feedback)
 from modit.serving.retriever import Retriever
 from modit.serving.where import where
@@ -178,8 +178,8 @@ def test_marks_of_equal_items_move_nothing():
     items = np.repeat(copy[None], 9, axis=0)
     jitter = unit(items + 1e-6*rng.normal(size=items.shape))
     for x in (items, jitter):
-        assert not contrast(x, [1, 0, 0, 1, 0, 1, 1, 0, 0]).any()
-        assert not contrast(x, 1e6*np.arange(9)).any()
+        assert not marked_way(x, [1, 0, 0, 1, 0, 1, 1, 0, 0]).any()
+        assert not marked_way(x, 1e6*np.arange(9)).any()
     goods = Goods(0)
     with pytest.warns(UserWarning, match='marked items are equal'):
         parts = with_feedback(Shape(unlike=['item 7']), goods, goods.items[[7]], dict(seeds=goods.query))
@@ -333,8 +333,8 @@ ASKED = ['shoe-3', 'shoe-5', 'shoe-8']
 def far_of(retriever, rows):
     "The length that validation chose for seeds of such a kind."
     centre = np.argmax(unit(retriever.facts['centroids']) @ retriever.catalogue.items[rows].sum(0))
-    split = 'item' if centre in retriever.about['trained'] else 'pattern'
-    return retriever.about['feedback'][split]['length']
+    split = 'item' if centre in retriever.about.trained else 'pattern'
+    return retriever.about.feedback[split]['length']
 
 
 def by_hand(retriever, seeds, keeps, marks=None, most=None, k=20):
@@ -379,7 +379,7 @@ def test_expand_meets_every_wish_as_the_plainest_program_does(open_shop):
 
 
 def test_marks_move_the_query_as_far_as_validation_chose(open_shop):
-    chosen = {split: row['length'] for split, row in open_shop.about['feedback'].items()}
+    chosen = {split: row['length'] for split, row in open_shop.about.feedback.items()}
     assert set(chosen) == {'item', 'pattern'} and set(chosen.values()) <= {.1, .2, .4}
     goods = open_shop.catalogue
     far = far_of(open_shop, [goods.row[name] for name in ASKED])
@@ -388,7 +388,7 @@ def test_marks_move_the_query_as_far_as_validation_chose(open_shop):
         return retriever.expand(ASKED, 20, **MOVES, judged=marks, **wishes)
     pd.testing.assert_frame_equal(found(), found(feedback=far))
     assert not np.allclose(found().score, found(feedback=2*far).score, atol=1e-3)
-    before = replace(open_shop, about={k: v for k, v in open_shop.about.items() if k != 'feedback'})
+    before = replace(open_shop, about=replace(open_shop.about, feedback={}))
     pd.testing.assert_frame_equal(found(before), found(feedback=.2)) # a model of an earlier version
 
 

@@ -1,5 +1,4 @@
 """The rule of the package: what it answers in a folder without training, and where it does not."""
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -12,10 +11,9 @@ from modit.data.synth import make_domain, make_world
 from modit.evaluation import sample_cases
 from modit.stages.pipeline import get_corpus
 from modit.serving import learned
-from modit.serving.fit import evaluate
+from modit.serving.fit import evaluate_model
 from modit.serving.proposal import settings_of
 from modit.serving.retriever import Retriever
-from modit.serving.rivals import only_moves
 from modit.settings import load_settings
 
 DIM = 192
@@ -58,25 +56,26 @@ def behind(home):
 
 
 def by_rule(made): # whatever validation has made of it
-    served = {split: row | dict(rule='shipped') for split, row in made.about['moves']['served'].items()}
-    return replace(made, about=made.about | dict(moves=made.about['moves'] | dict(served=served)))
+    moves = made.about.moves
+    served = {split: replace(row, rule='shipped') for split, row in moves['served'].items()}
+    return replace(made, about=replace(made.about, moves=moves | dict(served=served)))
 
 
 def test_new_kinds_of_a_folder_in_which_the_rule_leads_are_answered_by_it(ahead):
     folder, made = ahead
-    ways = {way: rows['pattern'] for way, rows in made.about['moves'].items()}
-    assert ways['served']['rule'] == 'shipped' and ways['served']['joint'] > ways['untrained']['joint']
+    ways = {way: rows['pattern'] for way, rows in made.about.moves.items()}
+    assert ways['served'].rule == 'shipped' and ways['served'].joint > ways['untrained'].joint
     s = settings_of(folder, 'smoke', **WORDS)
     corpus = get_corpus(s, 'sides')
     cases = sample_cases(corpus, 'pattern', 40, s)
-    moves = only_moves(ways['untrained'])
+    moves = ways['untrained'].moves
     joint, served = dict(rule=[], moves=[]), []
     for seeds, own, pattern in zip(cases.prefix, cases.sequence, cases.pattern, strict=True):
         ids = made.catalogue.ids[seeds]
         found = made.expand(ids, 10, explain=True)
         near = np.argmax(unit(made.facts['centroids']) @ corpus.items[seeds].mean(0))
         served.append(found.attrs['moves'] == dict(rule='shipped'))
-        assert served[-1] or near in made.about['trained'] # taken for a kind that was seen
+        assert served[-1] or near in made.about.trained # taken for a kind that was seen
         assert np.allclose(found.filter(like='from_').sum(axis=1), found.score, atol=1e-5)
         for name, query in dict(rule=by_rule(made).query(ids), moves=made.query(ids, **moves)).items():
             scores = corpus.items @ query
@@ -89,20 +88,20 @@ def test_new_kinds_of_a_folder_in_which_the_rule_leads_are_answered_by_it(ahead)
 def test_its_table_shows_the_rule_and_what_is_served(ahead, behind, monkeypatch):
     for folder, made in (ahead, behind):
         monkeypatch.setattr(Retriever, 'load', lambda *given, made=made: made)
-        table = evaluate(folder).set_index(['split', 'what'])
-        for split, row in made.about['moves']['served'].items():
-            way = 'shipped' if row.get('rule') else 'untrained'
+        table = evaluate_model(folder).set_index(['split', 'what'])
+        for split, row in made.about.moves['served'].items():
+            way = 'shipped' if row.rule else 'untrained'
             assert (table.loc[(split, way)] == table.loc[(split, 'served')]).all()
             assert {'shipped', 'served - shipped', 'served - untrained'} <= set(table.loc[split].index)
 
 
 def test_where_it_does_not_lead_all_is_as_without_it(behind, monkeypatch):
     folder, made = behind
-    assert made.about['moves']['served'] == made.about['moves']['untrained']
+    assert made.about.moves['served'] == made.about.moves['untrained']
     with monkeypatch.context() as m:
         m.setattr('modit.serving.retriever.untrained_rule', lambda *given: {})
         without = Retriever.untrained(folder, 'smoke')
-    assert not without.rules and 'shipped' not in without.about['moves']
+    assert not without.rules and 'shipped' not in without.about.moves
     for seeds in (['7', '12'], ['1'], [*map(str, range(30, 36))]):
         a, b = made.expand(seeds, 20), without.expand(seeds, 20)
         pd.testing.assert_frame_equal(a, b)
@@ -128,8 +127,8 @@ def test_labels_are_saved_only_for_a_rule_that_answers(ahead, behind, tmp_path):
         assert any('labels' in name for name in again.facts) == ruled == bool(again.rules)
         ids = made.catalogue.ids[:2]
         pd.testing.assert_frame_equal(again.expand(ids, 20), made.expand(ids, 20))
-        assert json.loads((place/'config.json').read_text())['about']['moves'] == made.about['moves']
-        table = evaluate(place, folder)
+        assert again.about == made.about
+        table = evaluate_model(place, folder)
         assert ('shipped' in set(table.what)) == ruled
 
 

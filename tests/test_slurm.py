@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from conftest import HANG, ROOT, begun, copy_repository, environment, results
-from modit.repro.pages.cluster import TRAINING, slurm_resources
-from modit.repro.pages.graph import main_stages, page_job, stage_jobs
+from modit.repro.pages.graph import TRAINING, main_stages, page_job, slurm_resources, stage_jobs
 from modit.settings import load_settings
 from modit.store import load_arrays
 from test_runs import COMMAND, LEFT, models

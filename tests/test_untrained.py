@@ -18,7 +18,7 @@ from modit.ordering import prepare_corpus, trained_patterns
 from modit.stages.pipeline import get_corpus, get_rows
 from modit.serving import learned, rivals
 from modit.serving.catalogue import make_catalogue
-from modit.serving.fit import evaluate, fit, fit_settings
+from modit.serving.fit import evaluate_model, fit, fit_settings
 from modit.serving.proposal import FEW, settings_of
 from modit.serving.retriever import Retriever
 from modit.settings import load_settings
@@ -96,7 +96,7 @@ def test_a_list_without_training_is_two_additions(quick, shoes, n):
             ids, scores = list_by_hand(corpus, rows, 20, around, **used)
             assert np.allclose(found.score, scores, atol=1e-5)
             assert len(set(found.id) & set(quick.catalogue.ids[ids])) >= 19 # near ties may fall either way
-    assert found.attrs['moves'] in [rivals.only_moves(x) for x in quick.about['moves']['untrained'].values()]
+    assert found.attrs['moves'] in [x.moves for x in quick.about.moves['untrained'].values()]
 
 
 def test_the_grid_is_what_single_searches_find(corpus):
@@ -116,13 +116,13 @@ def test_the_grid_is_what_single_searches_find(corpus):
 
 def test_the_chosen_move_is_the_best_on_offer(corpus):
     s = load_settings('smoke')
-    chosen = rivals.choose_moves(corpus, s)
+    chosen = rivals.Trial(corpus, s).moves
     assert chosen['served'] == chosen['untrained']
     for split, cases in rivals.validation_cases(corpus, s).items():
         offers = rivals.OFFERS[rivals.OFFERS.share == 0]
         joint = rivals.joint_of_moves(corpus, cases, rivals.parts_of(corpus, cases, s), offers, s.k).mean(0)
         row = chosen['untrained'][split]
-        assert row['joint'] == round(joint.max(), 6) and row['patterns'] == len(set(cases.pattern))
+        assert row.joint == round(joint.max(), 6) and row.patterns == len(set(cases.pattern))
         trained = np.isin(cases.pattern, trained_patterns(corpus, s))
         assert trained.all() if split == 'item' else not trained.any()
 
@@ -137,8 +137,8 @@ def test_a_policy_has_no_share_where_few_kinds_validate(several, monkeypatch):
     assert min(kinds.values()) > 1 # an interval needs two
     for few in {n + more for n in kinds.values() for more in (0, 1)}:
         monkeypatch.setattr(learned, 'FEW', few)
-        served = rivals.choose_moves(corpus, s, object())['served']
-        assert {split: row['share'] == 1. for split, row in served.items()} == {
+        served = rivals.Trial(corpus, s, object()).moves['served']
+        assert {split: row.share == 1. for split, row in served.items()} == {
             split: n >= few for split, n in kinds.items()}
 
 
@@ -151,10 +151,10 @@ def test_a_policy_has_no_share_where_its_lead_is_noise(corpus, monkeypatch):
             side = (-1.)**np.unique(cases.pattern, return_inverse=True)[1] # for one kind, against the next
             return (lead + side[:, None])*offers.share.to_numpy()
         monkeypatch.setattr(rivals, 'joint_of_moves', by_share)
-        served = rivals.choose_moves(corpus, s, object())['served']
+        served = rivals.Trial(corpus, s, object()).moves['served']
         kinds = {split: len(set(x.pattern)) for split, x in rivals.validation_cases(corpus, s).items()}
         judged = [split for split, n in kinds.items() if n >= learned.FEW]
-        assert judged and {served[split]['share'] for split in judged} == {share}, kinds
+        assert judged and {served[split].share for split in judged} == {share}, kinds
 
 
 def test_a_policy_has_no_share_for_labels_that_it_knows_by_heart(several, monkeypatch):
@@ -169,8 +169,8 @@ def test_a_policy_has_no_share_for_labels_that_it_knows_by_heart(several, monkey
             ahead = offers.share.to_numpy()*(counted is None or won)
             return np.repeat(ahead[None], len(cases), 0)
         monkeypatch.setattr(rivals, 'joint_of_moves', grid)
-        served = rivals.choose_moves(corpus, s, object())['served']
-        assert {row['share'] for row in served.values()} == {float(won)}
+        served = rivals.Trial(corpus, s, object()).moves['served']
+        assert {row.share for row in served.values()} == {float(won)}
 
 
 def test_fit_by_direct_rewards_makes_nothing_else_and_says_what_it_asked_for(shoes, tmp_path, capsys):
@@ -182,7 +182,7 @@ def test_fit_by_direct_rewards_makes_nothing_else_and_says_what_it_asked_for(sho
     assert not any(word in out for word in ('pretrained', 'cpt', 'sft', 'pool', 'target'))
     rows = get_rows(s, 'shoes', 'alone')
     asked = f'asked for the labels of {rows[-1]["different"]:,} different items'
-    assert asked in out and asked in model.card and model.about['data']['company'] == []
+    assert asked in out and asked in model.card and model.about.data['company'] == []
     fit(shoes, 'smoke', to=tmp_path)
     assert f'training was done before and {asked}' in capsys.readouterr().out
     named = fit_settings(shoes, 'smoke', guidance_scale=2., direct_lr=.5, valid_patterns=.1)
@@ -198,10 +198,10 @@ def test_noise_learned_by_heart_is_not_served(tmp_path, monkeypatch):
     write_folder(tmp_path/'coins', items, range(6000), rng.random(6000) < .25, pattern=kind.astype(str))
     words = dict(direct_steps=60, direct_checkpoints=[], anchored_lr=3e-3, valid_patterns=.5)
     model, = fit(tmp_path/'coins', 'smoke', **words)
-    moves = model.about['moves']
-    lead = moves['policy']['item']['joint'] - moves['average']['item']['joint']
-    assert lead > .02 and moves['served']['item']['patterns'] >= FEW, 'the policy is ahead in Joint'
-    assert moves['served']['item']['share'] == moves['served']['pattern']['share'] == 0
+    moves = model.about.moves
+    lead = moves['policy']['item'].joint - moves['average']['item'].joint
+    assert lead > .02 and moves['served']['item'].patterns >= FEW, 'the policy is ahead in Joint'
+    assert moves['served']['item'].share == moves['served']['pattern'].share == 0
 
 
 def test_the_classifier_sorts_the_averages_neighbours(corpus):
@@ -340,7 +340,7 @@ def test_seeds_may_be_nearly_all_items(quick):
 
 
 def test_a_folder_without_a_model_is_measured(shoes):
-    table = evaluate(shoes, asked=dict(own=.6))
+    table = evaluate_model(shoes, asked=dict(own=.6))
     ways = ['average', 'classifier', 'untrained', 'shipped', 'served', 'asked']
     others = [way for way in ways if way not in ('served', 'asked')]
     assert table[table.split == 'item'].what.tolist() == [*ways, *[f'asked - {way}' for way in others]]
@@ -351,7 +351,7 @@ def test_a_folder_without_a_model_is_measured(shoes):
         said, = set(table[table.split == split].over)
         assert said.startswith(f'{len(cases)} cases of {n} {kind} pattern{"s"*(n > 1)}')
     for asked, said in ((dict(share=.5), 'no policy'), (dict(own=-1), 'own -1 is out of range')):
-        with pytest.raises(ValueError, match=said): evaluate(shoes, asked=asked)
+        with pytest.raises(ValueError, match=said): evaluate_model(shoes, asked=asked)
     for asked in (dict(share=.5), dict(scale=2.)):
         with pytest.raises(ValueError, match='no policy'): Retriever.load(shoes).expand(['shoe 1'], **asked)
 
@@ -377,7 +377,7 @@ def test_the_card_says_how_the_forecast_did_on_test_cases(tmp_path, monkeypatch)
     corpus = get_corpus(s, 'shoes')
     for split in ('item', 'pattern'):
         cases = sample_cases(corpus, split, 100, s)
-        moves = rivals.only_moves(model.about['moves']['served'][split])
+        moves = model.about.moves['served'][split].moves
         held = dict(attribute=[], kind=[])
         for seeds, kind in zip(cases.prefix, cases.pattern, strict=True):
             with warnings.catch_warnings():
@@ -388,7 +388,7 @@ def test_the_card_says_how_the_forecast_did_on_test_cases(tmp_path, monkeypatch)
             for what, (_, low, high) in found.attrs['forecast'].items():
                 held[what].append(low <= true[what] <= high)
         for what, inside in held.items():
-            row, = [r for r in model.about['forecast_test'] if (r['split'], r['what']) == (split, what)]
+            row, = [r for r in model.about.forecast_test if (r['split'], r['what']) == (split, what)]
             assert abs(row['inside'] - np.mean(inside)) <= .02 # a near tie may fall either way
             patterns = len(set(cases.pattern))
             line = next(x for x in model.card.splitlines() if x.startswith(f'| {split} | {what} |'))
@@ -408,17 +408,17 @@ def test_fit_says_before_and_after_whether_training_pays(shoes, tmp_path, capsys
     assert set(kinds) <= set(trained_patterns(get_corpus(s, 'shoes'), s))
     assert f'({len(kinds)} cases of {len(set(kinds))} trained pattern' in lines[before[0]]
     gained, = [line for line in lines if line.startswith('shoes: gained over averaging')]
-    rows = pd.DataFrame(model.about['metrics']).set_index(['split', 'what', 'metric']).estimate
+    rows = pd.DataFrame(model.about.metrics).set_index(['split', 'what', 'metric']).estimate
     for split in ('item', 'pattern'):
-        served, alone = (model.about['moves'][way][split] for way in ('served', 'untrained'))
-        assert served['joint'] >= alone['joint'] and alone['share'] == 0
-        assert f'{100*served["joint"]:.1f}' in model.card
+        served, alone = (model.about.moves[way][split] for way in ('served', 'untrained'))
+        assert served.joint >= alone.joint and alone.share == 0
+        assert f'{100*served.joint:.1f}' in model.card
         assert f'{100*rows[split, "served - average", "joint"]:+.1f}' in gained
-    new = next(c for c in range(len(model.patterns)) if c not in model.about['trained'])
+    new = next(c for c in range(len(model.patterns)) if c not in model.about.trained)
     seeds = model.facts['centroids'][new][None]
     with pytest.warns(UserWarning, match='not trained on; with share 0, .* too few new kinds'):
         found = model.expand(seeds, 5)
-    assert found.attrs['moves'] == rivals.only_moves(model.about['moves']['served']['pattern'])
-    assert model.about['moves']['served']['pattern'] == model.about['moves']['untrained']['pattern']
+    assert found.attrs['moves'] == model.about.moves['served']['pattern'].moves
+    assert model.about.moves['served']['pattern'] == model.about.moves['untrained']['pattern']
     with pytest.warns(UserWarning, match='may leave their kind; --share 0 leaves the policy out'):
         model.expand(seeds, 5, share=.3)

@@ -19,7 +19,7 @@ from ..ordering import Corpus, trained_patterns
 from ..patterns import ROLES
 from ..rounds import Run
 from ..rule import compass, learn_rule, lesson
-from .bundle import check_backbone, corpus_facts, free_for_model, settings_alone
+from .bundle import About, check_backbone, corpus_facts, free_for_model, settings_alone
 from .card import gain_words, markdown_table, verdict_words
 from .catalogue import items_key, make_catalogue, read_items
 from .fit import scored_retriever
@@ -27,7 +27,7 @@ from .learned import rule_facts, shipped_facts
 from .purse import (SURVEYED, Purse, bought_settings, bought_survey, enough_of, judged,
                                  known_corpus, learn_bought, open_purse, positives)
 from .retriever import Retriever
-from .rivals import served_facts
+from .rivals import Trial, served_facts
 from ..settings import Settings, require
 from ..store import fingerprint
 from ..training import processes
@@ -62,14 +62,15 @@ def bought_retriever(
     facts = corpus_facts(replace(corpus, attribute=purse.positive))
     facts |= rule_facts(bought_rule(small, s), near.ids, near.items) | shipped_facts()
     policy = run.policy.cpu()
-    made = Retriever(settings_alone(s, domain.name), policy, facts, {}, catalogue=near)
-    about = dict(stage='alone', key=fingerprint('bought', folder_key(folder), purse.most),
+    made = Retriever(settings_alone(s, domain.name), policy, facts, None, catalogue=near)
+    trial = Trial(small, s, policy, made.rules_over(small))
+    about = About('alone', key=fingerprint('bought', folder_key(folder), purse.most),
                  items=len(goods.ids), items_key=items_key(goods), patterns=list(domain.patterns),
-                 trained=trained_patterns(small, s), **served_facts(small, s, policy, made.rules_over(small)))
+                 trained=trained_patterns(small, s), **served_facts(trial))
     curve = pd.DataFrame(run.history)[['labels', 'step', 'valid_joint', 'gain']].to_dict('records')
     data = dict(positive=round(float(purse.positive.sum()/purse.known.sum()), 6), labels=purse.bought,
                 budget=purse.most, bought=curve, table=int(purse.free.sum()), judged=len(rows))
-    made = scored_retriever(replace(made, about=about), s, small, **data)
+    made = scored_retriever(replace(made, about=about), trial, **data)
     return replace(made, catalogue=goods, card=made.card + bought_words(made.about))
 
 # %% ../../nbs/serving/264_bought.ipynb #38c446e4
@@ -84,10 +85,10 @@ def curve_line(
 
 # %% ../../nbs/serving/264_bought.ipynb #d5657b7f
 def bought_words(
-    about:dict, # of a model whose labels were bought
+    about:About, # of a model whose labels were bought
 ) -> str:
     "The part of its card about what was bought, and what that gained."
-    data = about['data']
+    data = about.data
     rows = pd.DataFrame(data['bought'])
     table = pd.DataFrame({'labels bought': [f'{x:,}' for x in rows.labels], 'step': rows.step,
                           'validation Joint': [f'{x:.1%}' for x in rows.valid_joint],

@@ -96,11 +96,13 @@ _ROWS = dict(average="the seeds' mean", classifier='its neighbours, sorted by a 
              served='what expand answers with', asked='what it answers with your share, step or own')
 
 def moves_table(
-    moves,      # of `choose_moves`
+    moves,      # way -> split -> Choice
     classifier=None, # of `choose_depth`
 ) -> pd.DataFrame: # of text
     "What validation decided between for each split, and what it chose."
-    ways = moves | (dict(classifier=classifier) if classifier else {})
+    def told(rows): return {split: x.told for split, x in rows.items()}
+    ways = {way: told(rows) for way, rows in moves.items()}
+    if classifier: ways |= dict(classifier=classifier)
     rows = [dict(split=split, what=way) | ways[way][split]
             for split in ways['served'] for way in _ROWS if way in ways]
     hidden = dict.fromkeys(('share', 'step', 'own')) # of a row that a rule answers for
@@ -123,16 +125,15 @@ def markdown_table(
 _WHERE = dict(item='On kinds seen in training', pattern='On new kinds')
 
 def _left_out(n, chosen): # why a policy has no share: n patterns in tests, some in validation
-    few = f'validation has only {in_patterns(int(chosen["patterns"]))}, too few kinds to judge the policy'
+    few = f'validation has only {in_patterns(int(chosen.patterns))}, too few kinds to judge the policy'
     why = f'{"" if n < FEW else "training does not pay: "}validation left out what was trained'
-    return f'{few if chosen["patterns"] < FEW else why}, and `{chosen.get("rule") or "untrained"}` is served'
+    return f'{few if chosen.patterns < FEW else why}, and `{chosen.rule or "untrained"}` is served'
 
 def _verdict(split, rows, chosen):
     "A sentence about a split: what is served against its rivals (rows of Joint and of Same)."
     n = int(rows.patterns.iloc[0])
     where = f'{_WHERE[split]} ({in_patterns(n)})'
-    rule = chosen.get('rule', False)
-    if chosen['share'] == 0 and rule is not True: return f'{where} {_left_out(n, chosen)}.'
+    if chosen.share == 0 and chosen.rule is not True: return f'{where} {_left_out(n, chosen)}.'
     gains = ', '.join(f'{_percent(r)} against `{r.what.partition(" - ")[2]}`'
                       for r in rows[rows.metric == 'joint'].itertuples())
     if n < FEW: return f'{where} there are too few kinds to judge. Points of Joint: {gains}.'
@@ -140,27 +141,26 @@ def _verdict(split, rows, chosen):
     pays = 'training pays' if ahead['joint'] and ahead.get('unseen', True) else 'training does not pay'
     rote = ahead['joint'] and not ahead.get('unseen', True)
     if rote: pays += ', being ahead only among items whose labels it used'
-    worse = rows[(rows.metric == 'same') & (rows.high < 0)]
-    lost = [what.partition(' - ')[2] for what in worse.what]
+    lost = [x.partition(' - ')[2] for x in rows[(rows.metric == 'same') & (rows.high < 0)].what]
     same = f'; Same is significantly below that of {" and ".join(lost)}' if len(lost) else ''
-    return f'{where} {"a rule answers, and " if rule else ""}{pays}; in points of Joint {gains}{same}.'
+    return f'{where} {"a rule answers, and " if chosen.rule else ""}{pays}; in points of Joint {gains}{same}.'
 
 # %% ../../nbs/serving/245_card.ipynb #k013b
 def verdict_words(
-    about, # metrics and moves of a model
+    about, # About: metrics and choices of a model
 ) -> str:
     "Whether training pays, on kinds seen in training and on new ones, in words."
-    rows = pd.DataFrame(about['metrics']).astype(dict(low=float, high=float)) # NaN where there are no ends
+    rows = pd.DataFrame(about.metrics).astype(dict(low=float, high=float)) # NaN where there are no ends
     rows = rows[rows.what.str.contains(' - ')]
-    served = about['moves']['served']
+    served = about.moves['served']
     return ' '.join(_verdict(split, part, served[split]) for split, part in rows.groupby('split', sort=False))
 
 # %% ../../nbs/serving/245_card.ipynb #k015c
 def gain_words(
-    about, # metrics of a model
+    about, # About: metrics of a model
 ) -> str:
     "What is gained over averaging on test cases, in points of Joint, on trained kinds and on new ones."
-    rows = pd.DataFrame(about['metrics'])
+    rows = pd.DataFrame(about.metrics)
     rows = rows[rows.what == 'served - average']
     held = rows[(rows.metric == 'unseen') & (rows.split == 'item')] # on new kinds all items are held out
     unseen = {r.split: f'; {_percent(r)} counted over unseen items' for r in held.itertuples()}
@@ -174,14 +174,14 @@ RULED = {True: 'a rule answered, learned from the labels; with share, step or ow
 
 def moves_words(
     moves,  # what answers for seeds of a new kind: rule, or share, step and own
-    chosen, # what validation chose for new kinds
+    chosen, # Choice for new kinds
 ) -> str:
     "How such a list is made, and what that means."
     if 'rule' in moves: return RULED[moves['rule']]
     how = 'with ' + ', '.join(f'{name} {value:g}' for name, value in moves.items())
     if moves['share']: return f'{how} the list may leave their kind; --share 0 leaves the policy out'
-    few = f': validation has too few new kinds ({in_patterns(int(chosen["patterns"]))})'
-    return f'{how} the policy is left out{few if chosen["patterns"] < FEW else ""}'
+    few = f': validation has too few new kinds ({in_patterns(int(chosen.patterns))})'
+    return f'{how} the policy is left out{few if chosen.patterns < FEW else ""}'
 
 # %% ../../nbs/serving/245_card.ipynb #n005
 def held_out_words(
@@ -258,16 +258,16 @@ def _known_words(n): # labels in a rule's model; None where there is no rule
 
 def model_card(
     s:Settings, # of its domain alone
-    about,      # what is known of the model: data, moves, classifier and metrics among it
+    about,      # About: data, choices, classifier and metrics among it
 ) -> str:
     "README.md of a model's folder."
-    facts = about['data'] | dict(
-        name=s.domains[0], stage=about['stage'], items=about['items'], dim=s.dim, k=s.k, m=s.prefix_len,
-        profile=s.profile, seed=s.seed, company=', '.join(about['data']['company']) or 'no other domain',
-        moves=markdown_table(moves_table(about['moves'], about['classifier'])), gain=gain_words(about),
-        verdict=verdict_words(about), labels=_labels_words(about['data']['labels']),
-        known=_known_words(about['data'].get('known')),
-        depths=' and '.join(f'{row["depth"]} ({split})' for split, row in about['classifier'].items()),
-        table=markdown_table(metrics_table(about['metrics'])), feedback=feedback_words(about['feedback']),
-        forecast=markdown_table(forecast_table(about['forecast_test'])))
+    facts = about.data | dict(
+        name=s.domains[0], stage=about.stage, items=about.items, dim=s.dim, k=s.k, m=s.prefix_len,
+        profile=s.profile, seed=s.seed, company=', '.join(about.data['company']) or 'no other domain',
+        moves=markdown_table(moves_table(about.moves, about.classifier)), gain=gain_words(about),
+        verdict=verdict_words(about), labels=_labels_words(about.data['labels']),
+        known=_known_words(about.data.get('known')),
+        depths=' and '.join(f'{row["depth"]} ({split})' for split, row in about.classifier.items()),
+        table=markdown_table(metrics_table(about.metrics)), feedback=feedback_words(about.feedback),
+        forecast=markdown_table(forecast_table(about.forecast_test)))
     return (resources.files('modit.serving')/'card.md').read_text().format(**facts)

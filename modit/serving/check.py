@@ -25,7 +25,7 @@ from .card import held_out_words, in_cases, in_patterns
 from .equal import copies_words, direction
 from .proposal import FEW, domain_name, propose, settings_of, write_facts
 from .purse import SURVEY, enough_of, lacking
-from .rivals import LEAST
+from .moves import LEAST
 from ..settings import Settings, require
 from ..store import named, stream
 

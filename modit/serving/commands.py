@@ -93,9 +93,9 @@ def _evaluate(
 ):
     "score a model, or a folder without a model, on held-out cases"
     given = dict(share=share, step=step, own=own)
-    from modit.serving.fit import evaluate
+    from modit.serving.fit import evaluate_model
     asked = {name: value for name, value in given.items() if value is not None}
-    table = evaluate(model, items, asked, **({} if k is None else dict(k=k)))
+    table = evaluate_model(model, items, asked, **({} if k is None else dict(k=k)))
     print(table.to_string(index=False), flush=True)
     for line in table.attrs['notes']: print(f'modit: {line}', file=sys.stderr)
 
@@ -219,9 +219,9 @@ def _serve(
     print(f'modit: loading packages, then {model} and its items{_kept(model)}', flush=True,
           file=sys.stderr if mcp else sys.stdout) # an agent reads what stands on standard output
     if mcp: return _serve_agent(model, items)
-    try: from modit.serving.serve import serve
+    try: from modit.serving.serve import run_server
     except ModuleNotFoundError: require(False, f'serve needs tornado; {_SERVE}')
-    serve(model, items, host, port, token and Path(token).read_text().strip())
+    run_server(model, items, host, port, token and Path(token).read_text().strip())
 
 # %% ../../nbs/serving/271_commands.ipynb #m007
 OWN = dict(check=_check, fit=_fit, evaluate=_evaluate, expand=_expand, query=_query, serve=_serve)

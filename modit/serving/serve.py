@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LIMITS', 'read_question', 'leads_here', 'check_address', 'card_facts', 'items_with', 'picture_path', 'make_server',
-           'serve']
+           'run_server']
 
 # %% ../../nbs/serving/267_serve.ipynb #s002
 import asyncio, base64, hashlib, hmac, json, re
@@ -128,7 +128,7 @@ def card_facts(
 ) -> dict:
     "What a client has to know of a model."
     goods = retriever.catalogue
-    now = retriever.about['moves']['served']['item'] | dict(scale=retriever.settings.guidance_scale)
+    now = retriever.about.moves['served']['item'].moves | dict(scale=retriever.settings.guidance_scale)
     sliders = [dict(name=name, low=0, high=_ENDS[name][0], step=_ENDS[name][1], value=now[name])
                for name in (('share', 'scale') if retriever.model else ('step', 'own'))]
     return dict(name=retriever.name, items=len(goods.ids), dim=goods.items.shape[1], example=goods.ids[0],
@@ -231,7 +231,7 @@ async def _listen(server, host, port):
     await asyncio.Event().wait()
 
 # %% ../../nbs/serving/267_serve.ipynb #s27b
-def serve(
+def run_server(
     model,      # folder of a model, or of a domain
     items=None, # folder of its domain; None: the one that the model lies in
     host='127.0.0.1', # address to listen at

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PER', 'ROUND', 'AWAY', 'AROUND', 'market', 'on_shelf', 'requests', 'Laboratory', 'Wallet', 'hunt', 'told', 'series',
-           'lists', 'judged', 'by_classifier', 'feedback', 'BoughtLooks', 'learn_direct', 'learned_rule']
+           'lists', 'list_scores', 'by_classifier', 'feedback', 'WalletLooks', 'learn_direct', 'learned_rule']
 
 # %% ../../../nbs/repro/lib/276_budgets.ipynb #74271ea8
 import tempfile
@@ -145,7 +145,7 @@ def lists(
     return nearest(corpus, queries, many, ~on_shelf(corpus), seen)
 
 # %% ../../../nbs/repro/lib/276_budgets.ipynb #5a295d38
-def judged(
+def list_scores(
     corpus:Corpus, # with all labels
     cases:Cases,   # n
     ids,           # (n, k)
@@ -204,7 +204,7 @@ def feedback(
 
 # %% ../../../nbs/repro/lib/276_budgets.ipynb #770e7d69
 @dataclass
-class BoughtLooks(Looks):
+class WalletLooks(Looks):
     "Labels of items near queries, bought while the money lasts."
     purse: Wallet|None = None
 
@@ -230,7 +230,7 @@ def learn_direct(
     "A policy from averaging, by direct rewards whose labels are bought."
     known = told(corpus, purse)
     cases = training_cases(known, s.hppo_cases, s, 'hppo', 1)
-    looks = BoughtLooks(corpus, on_shelf(corpus), purse=purse)
+    looks = WalletLooks(corpus, on_shelf(corpus), purse=purse)
     kept = []
     def batch(step): return direct_batch(cases, known, s, stream(s.seed, 'direct', corpus.name, step))
     def loss(model, rows): return direct_loss(model, rows, looks, cases, s)
@@ -258,7 +258,7 @@ def learned_rule(
     "A rule by direct rewards whose labels are bought."
     mine = lesson(_compass(corpus, purse), s)
     shown = purse.bought & ~mine.looks.allowed
-    mine.looks = BoughtLooks(corpus, on_shelf(corpus) & ~shown, purse=purse)
+    mine.looks = WalletLooks(corpus, on_shelf(corpus) & ~shown, purse=purse)
     rule = learn_rule([mine])
     here = _compass(corpus, purse)
     return lambda cases: follow(rule, here, cases)

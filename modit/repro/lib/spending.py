@@ -14,7 +14,7 @@ from ...baselines import own_directions
 from ...data.folder import find_folder
 from ..datasets.molecules import read_bits, similarity
 from ...evaluation import average_pool, serve
-from .budgets import (AROUND, Wallet, by_classifier, hunt, judged, learn_direct,
+from .budgets import (AROUND, Wallet, by_classifier, hunt, list_scores, learn_direct,
                                            learned_rule, lists, on_shelf, series, told)
 from ...ordering import Cases, Corpus
 from ...settings import Settings
@@ -32,7 +32,7 @@ def chosen(
     values,        # to choose from
 ):                 # function: Cases -> items
     "An answer with the value of the highest validation Joint."
-    joint = [judged(corpus, valid, answer(valid, value)).joint.mean() for value in values]
+    joint = [list_scores(corpus, valid, answer(valid, value)).joint.mean() for value in values]
     best = values[int(np.argmax(joint))]
     return lambda cases: answer(cases, best)
 
@@ -109,7 +109,8 @@ def policies(
     if series(told(corpus, purses[0]), s) < least: return {}
     a = anchored(s)
     def listed(queries, cases): return lists(corpus, queries, s.k, cases.sequence)
-    def joint(model): return judged(corpus, valid, listed(serve(model, corpus, valid, a), valid)).joint.mean()
+    def joint(model):
+        return list_scores(corpus, valid, listed(serve(model, corpus, valid, a), valid)).joint.mean()
     model = learn_direct(corpus, purses[0], a, joint)
     rule = learned_rule(corpus, purses[1], s)
     return dict(alone=(lambda cases: listed(serve(model, corpus, cases, a), cases), purses[0]),

@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from ..lib.budgets import ROUND, feedback, judged, market, on_shelf, requests
+from ..lib.budgets import ROUND, feedback, list_scores, market, on_shelf, requests
 from ..lib.spending import classifier, free_answers, policies
 from ...ordering import Corpus
 from ..report.looks import legend_of, look, whisker
@@ -50,7 +50,7 @@ def score_feedback(
         cases = asked_of(corpus, split, p)
         rounds = {(n, b): b//(n*ROUND) for n in SHARED for b in p.budgets if b >= n*ROUND}
         for way, moves in dict(tested=False, feedback=True).items():
-            done = {r: judged(corpus, cases, feedback(corpus, cases, r, p.s.k, moves))
+            done = {r: list_scores(corpus, cases, feedback(corpus, cases, r, p.s.k, moves))
                     for r in {*rounds.values()}}
             rows += [done[r].assign(domain=corpus.name, split=split, method=f'{way}_{n}', budget=b,
                                     bought=r*ROUND*n)
@@ -73,7 +73,7 @@ def score_market(
     for split in p.splits:
         cases = asked_of(corpus, split, p)
         for (method, budget), (answer, bought) in found.items():
-            scored = judged(corpus, cases, answer(cases))
+            scored = list_scores(corpus, cases, answer(cases))
             names = dict(domain=corpus.name, split=split, method=method)
             rows.append(scored.assign(**names, budget=budget, bought=bought))
             print(f'{corpus.name} {split} {method} {budget}: Joint {scored.joint.mean():.4f}', flush=True)

@@ -21,10 +21,11 @@ from ...baselines import choose
 from ..datasets.datasets import DATASETS
 from ...evaluation import evaluate, serve
 from ...stages.environment import bars_in_terminals
-from .narrower import LEDGER, asks_less, owner_of, part_of, reads_of, restricted
 from .notebooks import check_parameters, experiment_path, experiments, notebook_parameters
 from .notebooks import page_constant, short_name
-from .parameters import given_in, page_defaults, resolve, results_folder, settings_of
+from .parameters import (LEDGER, asks_less, given_in, owner_of, page_defaults,
+                                          page_settings, page_values, part_of, reads_of, restricted,
+                                          results_folder)
 from ..report.ledger import COUNTS, give_reasons, show_claims, update_claims
 from ..report.looks import add_looks, save_figure
 from ..report.report import Shown, read_cases, shown_tables
@@ -81,11 +82,11 @@ def open_page(
     path = experiment_path(name)
     plain = {k: default for k, (_, default) in notebook_parameters(path).items()}
     given = plain | check_parameters(path, given_in(path, namespace) if namespace else parameters)
-    s, changed = settings_of(given['profile'], given)
+    s, changed = page_settings(given['profile'], given)
     known = page_defaults(path, s)
     if given['domains'] == plain['domains']: given['domains'] = known['domains']
-    values = resolve(path.stem, s, given)
-    usual = resolve(path.stem, s, known)
+    values = page_values(path.stem, s, given)
+    usual = page_values(path.stem, s, known)
     own = {k: v for k, v in values.items() if v != usual[k]}
     _bring_looks(path.stem)
     p = Page(short_name(path.stem), s, values, own | changed, given['fresh'], time.time())
@@ -122,7 +123,7 @@ def other(
 ) -> Page:
     "The run of another page under this run's settings."
     shared = {k: v for k, v in self.changed.items() if k not in self.values}
-    values = resolve(name, self.s, page_defaults(experiment_path(name), self.s))
+    values = page_values(name, self.s, page_defaults(experiment_path(name), self.s))
     return Page(name, self.s, values, shared, False, time.time()) # only this page is scored again
 
 # %% ../../../nbs/repro/pages/240_page.ipynb #c026m

@@ -15,9 +15,8 @@ from ..datasets.datasets import asks
 from ..report.ledger import not_run, update_claims
 from ..report.report import read_reported
 from .notebooks import experiments, page_constant, short_name
-from .narrower import LEDGER, reads_of
 from .page import is_ledger, open_page, page_module, pages_before
-from .parameters import results_folder
+from .parameters import LEDGER, reads_of, results_folder
 from ...settings import load_settings, repo_root
 
 # %% ../../../nbs/repro/pages/241_redraw.ipynb #c046

@@ -2,8 +2,8 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'PARTS', 'KEY', 'RUNS', 'PLAIN', 'REDRAWN', 'NOISE', 'WHERE', 'CAPTION', 'AGREE', 'run', 'weakest',
-           'cells_alike', 'seeded', 'both_verdicts', 'moved', 'noise_of_training', 'of_second_run', 'table', 'claims',
-           'shared_contrasts', 'draw_contrasts', 'plot']
+           'cells_alike', 'seeded', 'both_verdicts', 'moved_cells', 'noise_of_training', 'of_second_run', 'table',
+           'claims', 'shared_contrasts', 'draw_contrasts', 'plot']
 
 # %% ../../../nbs/repro/verdicts/495_replicate.ipynb #c004
 import matplotlib.pyplot as plt
@@ -71,7 +71,7 @@ def both_verdicts(
 KEY = ['id', 'domain', 'split', 'a', 'b', 'column'] # of a contrast
 RUNS = ('first', 'other') # kernels, in the columns of the table
 
-def moved(
+def moved_cells(
     first, # claim-cells of one run
     other, # of the other
 ) -> pd.DataFrame: # KEY, moved (points), width (points), changed
@@ -122,7 +122,7 @@ def of_second_run(
     other = ledger_elsewhere(p)
     if not other: return {}
     both = both_verdicts(scores, other, RUNS)
-    apart = moved(scores['claim-cells'], other['claim-cells'])
+    apart = moved_cells(scores['claim-cells'], other['claim-cells'])
     by_claim = apart.groupby('id').moved.median()
     both = both[both.id.isin(other['claims'].id)].assign(moved=both.id.map(by_claim))
     columns = ['id', *seeded('verdict', RUNS), 'agree', 'shared', 'alike', 'reversed', 'moved', 'statement']

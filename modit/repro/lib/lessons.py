@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['AROUND', 'CONCENTRATION', 'PARTS', 'Lists', 'strict_looks', 'retrieved', 'usual', 'moved', 'batch_of', 'chosen',
            'candidates_of', 'by_pairs', 'by_best', 'weights_of', 'by_weight', 'Mirrored', 'by_contrast', 'served',
-           'nearness', 'to_best', 'to_pairs', 'to_items', 'Lesson', 'taught', 'relabelled']
+           'nearness', 'to_best', 'to_pairs', 'to_items', 'Recipe', 'taught', 'relabelled']
 
 # %% ../../../nbs/repro/lib/189_lessons.ipynb #e2175d31
 import copy
@@ -219,7 +219,7 @@ def to_items(
     return -value.mean() + _tail(model, rows, s)
 
 # %% ../../../nbs/repro/lib/189_lessons.ipynb #9c365d94
-class Lesson(NamedTuple):
+class Recipe(NamedTuple):
     "What a policy learns, from what, and how."
     loss: Callable       # of this page
     pool: str            # name of the lists that it learns from
@@ -229,25 +229,25 @@ class Lesson(NamedTuple):
 
 # %% ../../../nbs/repro/lib/189_lessons.ipynb #52f60ef6
 def taught(
-    lesson:Lesson, # the loss, and how
+    recipe:Recipe, # the loss, and how
     lists:Lists|Callable, # to learn from: one pool, or step, policy -> Lists
     start,         # the SFT model, left as it is
     corpus:Corpus, # its domain
     s:Settings,    # hppo_steps, hppo_checkpoints, and those of batch and loss
 ) -> Run:
-    "Train a policy by a lesson."
+    "Train a policy by a recipe."
     policy = guided_by(copy.deepcopy(start), guide_of(start))
     run = Run()
-    steps = lesson.stretch*s.hppo_steps
-    saved = {lesson.stretch*x for x in (*s.hppo_checkpoints, s.hppo_steps)}
+    steps = recipe.stretch*s.hppo_steps
+    saved = {recipe.stretch*x for x in (*s.hppo_checkpoints, s.hppo_steps)}
     def batch(step):
         rng = stream(s.seed, 'lesson', corpus.name, step)
-        return batch_of(lists(step, policy) if callable(lists) else lists, corpus, s, rng, lesson.every)
-    def loss(model, rows): return lesson.loss(model, rows, start, corpus, s)
+        return batch_of(lists(step, policy) if callable(lists) else lists, corpus, s, rng, recipe.every)
+    def loss(model, rows): return recipe.loss(model, rows, start, corpus, s)
     def on_step(step, model):
         if step in saved: run.record(model, corpus, s, round=1, step=step)
-    how = dict(micro=s.hppo_batch, name=lesson.loss.__name__, on_step=on_step)
-    fit(policy, loss, batch, steps, lesson.rate, with_warmup(s, steps), **how)
+    how = dict(micro=s.hppo_batch, name=recipe.loss.__name__, on_step=on_step)
+    fit(policy, loss, batch, steps, recipe.rate, with_warmup(s, steps), **how)
     return run
 
 # %% ../../../nbs/repro/lib/189_lessons.ipynb #917f0b9c

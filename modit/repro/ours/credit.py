@@ -16,7 +16,7 @@ from ...baselines import own_direction, steer, step_along
 from ...candidates import rewarded_items
 from ...direct import Looks, climb, direct_rewards, nearest
 from ...evaluation import average_pool, sample_cases, serve
-from ..lib.lessons import Lesson, by_best, by_contrast, by_pairs, by_weight, moved
+from ..lib.lessons import Recipe, by_best, by_contrast, by_pairs, by_weight, moved
 from ..lib.lessons import relabelled, retrieved, strict_looks, taught, to_best, to_items
 from ..lib.lessons import to_pairs, usual
 from ...metrics import score_queries
@@ -33,22 +33,22 @@ from ...store import atomic_write, fingerprint, runs_dir
 
 # %% ../../../nbs/repro/ours/366_credit.ipynb #266cbee2
 ROWS = dict(
-    pairs_usual=Lesson(by_pairs, 'usual', 2e-4),
-    pairs_moved=Lesson(by_pairs, 'moved', 2e-4),
-    pairs_online=Lesson(by_pairs, 'online', 2e-4),
-    best_usual=Lesson(by_best, 'usual', 2e-4),
-    best_moved=Lesson(by_best, 'moved', 2e-4),
-    best_local=Lesson(by_best, 'local', 2e-4, every=True),
-    weight_moved=Lesson(by_weight, 'moved', 2e-4, every=True),
-    contrast_moved=Lesson(by_contrast, 'moved', 1e-3, every=True, stretch=10),
-    to_pairs_usual=Lesson(to_pairs, 'usual', 2e-4),
-    to_pairs_moved=Lesson(to_pairs, 'moved', 2e-4),
-    to_best_usual=Lesson(to_best, 'usual', 1e-3),
-    to_best_moved=Lesson(to_best, 'moved', 1e-3),
-    to_best_online=Lesson(to_best, 'online', 1e-3),
-    to_best_local=Lesson(to_best, 'local', 1e-3, every=True),
-    to_items_usual=Lesson(to_items, 'usual', 1e-3, every=True),
-    to_items_moved=Lesson(to_items, 'moved', 1e-3, every=True))
+    pairs_usual=Recipe(by_pairs, 'usual', 2e-4),
+    pairs_moved=Recipe(by_pairs, 'moved', 2e-4),
+    pairs_online=Recipe(by_pairs, 'online', 2e-4),
+    best_usual=Recipe(by_best, 'usual', 2e-4),
+    best_moved=Recipe(by_best, 'moved', 2e-4),
+    best_local=Recipe(by_best, 'local', 2e-4, every=True),
+    weight_moved=Recipe(by_weight, 'moved', 2e-4, every=True),
+    contrast_moved=Recipe(by_contrast, 'moved', 1e-3, every=True, stretch=10),
+    to_pairs_usual=Recipe(to_pairs, 'usual', 2e-4),
+    to_pairs_moved=Recipe(to_pairs, 'moved', 2e-4),
+    to_best_usual=Recipe(to_best, 'usual', 1e-3),
+    to_best_moved=Recipe(to_best, 'moved', 1e-3),
+    to_best_online=Recipe(to_best, 'online', 1e-3),
+    to_best_local=Recipe(to_best, 'local', 1e-3, every=True),
+    to_items_usual=Recipe(to_items, 'usual', 1e-3, every=True),
+    to_items_moved=Recipe(to_items, 'moved', 1e-3, every=True))
 
 # %% ../../../nbs/repro/ours/366_credit.ipynb #b13ca255
 def pools_of(
@@ -76,11 +76,11 @@ def policies(
 ):                 # yields method, Run, number of different items labelled, Joint of the best candidate
     "Train the policies of a draw, one after the other."
     pools = pools_of(start, corpus, s, p)
-    for method, lesson in ROWS.items():
-        lists, looks = pools.get(lesson.pool) or (None, strict_looks(corpus, s))
+    for method, recipe in ROWS.items():
+        lists, looks = pools.get(recipe.pool) or (None, strict_looks(corpus, s))
         offered = lists.joint.max(1).mean() if lists else float('nan')
         lists = lists or relabelled(corpus, pools['usual'][0].cases, looks, s) # online
-        yield method, taught(lesson, lists, start, corpus, s), len(looks.asked), offered
+        yield method, taught(recipe, lists, start, corpus, s), len(looks.asked), offered
     same = replace(s, direct_steps=s.hppo_steps, direct_checkpoints=s.hppo_checkpoints, direct_items='train')
     run = direct_rewards(start, corpus, same)
     yield 'to_items_online', run, run.history[-1]['different'], float('nan')

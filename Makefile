@@ -37,7 +37,7 @@ paper: $(STAMP)    ## run every experiment of the paper
 	@$(BIN)/modit main paper --profile $(PROFILE)
 
 labels: $(STAMP)   ## label 50,000 cases a domain, and train on parts of them; goes on where it was stopped
-	@$(BIN)/modit run labelled --profile $(PROFILE) --fresh
+	@for page in repeated more_patterns labelled; do $(BIN)/modit run $$page --profile $(PROFILE) --fresh || exit; done
 
 public: $(STAMP)   ## get, embed and train on WordNet, tweets and icons, into figures/public and figures/icons
 	@$(BIN)/modit public --profile public

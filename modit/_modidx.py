@@ -943,6 +943,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                        'modit.repro.ours.both.curves': ('repro/ours/both.html#curves', 'modit/repro/ours/both.py'),
                                        'modit.repro.ours.both.differences': ( 'repro/ours/both.html#differences',
                                                                               'modit/repro/ours/both.py'),
+                                       'modit.repro.ours.both.drawn': ('repro/ours/both.html#drawn', 'modit/repro/ours/both.py'),
                                        'modit.repro.ours.both.mixed': ('repro/ours/both.html#mixed', 'modit/repro/ours/both.py'),
                                        'modit.repro.ours.both.nearness': ('repro/ours/both.html#nearness', 'modit/repro/ours/both.py'),
                                        'modit.repro.ours.both.plot': ('repro/ours/both.html#plot', 'modit/repro/ours/both.py'),

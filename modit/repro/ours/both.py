@@ -2,10 +2,12 @@
 
 # %% auto #0
 __all__ = ['WIDTHS', 'READS', 'SCORES', 'LOOKS', 'RIVALS', 'COLUMNS', 'MIXES', 'PARTS', 'PAIRS', 'mixed', 'nearness', 'shares',
-           'chosen', 'Both', 'curves', 'answers', 'run', 'beside', 'beside_new', 'differences', 'table', 'plot',
-           'claims']
+           'chosen', 'Both', 'curves', 'answers', 'drawn', 'run', 'beside', 'beside_new', 'differences', 'table',
+           'plot', 'claims']
 
 # %% ../../../nbs/repro/ours/368_both.ipynb #794cd81c
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 from scipy.special import expit
@@ -18,7 +20,7 @@ from ...patterns import ROLES
 from ..report.looks import look
 from ..report.report import Table, by_method, scored
 from ..report.verdicts import contrasts, split_panels
-from ...rule import compass, follow, learn_rule, lesson
+from ...rule import Compass, compass, follow, learn_rule, lesson
 from ..pages.page import Page
 from ...stages.pipeline import get_corpus, get_model
 from ...sphere import normalize
@@ -69,18 +71,19 @@ def chosen(
 
 # %% ../../../nbs/repro/ours/368_both.ipynb #2d632feb
 class Both:
-    "The rule and the policy of a domain, and their queries."
+    "A rule and a policy of a domain, and their queries."
     def __init__(self,
-        p:Page,        # the run
-        corpus:Corpus, # of a domain
+        p:Page,       # the run
+        here:Compass, # of a domain
+        draw=0,       # number of the draw
     ):
         self.p = p
-        self.corpus = corpus
+        self.corpus = here.corpus
         self.found = {} # the cases' items, as bytes -> queries
-        self.here = compass(corpus, p.s)
-        self.rule = learn_rule([lesson(self.here, p.s)])
-        self.s = anchored(p.s)
-        self.policy = get_model(self.s, 'alone', corpus.name)
+        self.here = here
+        self.rule = learn_rule([lesson(here, replace(p.s, seed=p.s.seed + draw))])
+        self.s = anchored(replace(p.s, preference_run=draw))
+        self.policy = get_model(self.s, 'alone', self.corpus.name)
 
     def queries(self, cases): # of places (n, d), of the rule (n, d)
         key = cases.sequence.tobytes()
@@ -128,24 +131,35 @@ LOOKS = {
     'both_switch': ('Switch', 'sky', 'v'),
     'both_share': ('Share', 'blue', '^')}
 
+def drawn(
+    p:Page,       # the run
+    here:Compass, # of a domain
+    draw:int,     # number of the draw
+):                # per-case scores; those among new items; what was chosen
+    "Score the two policies of one draw, alone and mixed."
+    both = Both(p, here, draw)
+    found = curves(both)
+    methods = answers(both, found)
+    new = new_items(p, here.corpus, {(method, draw): answer for method, answer in methods.items()})
+    facts = [dict(domain=here.corpus.name, draw=draw, method=method, middle=m, width=w)
+             for method, (m, w) in found.items()]
+    return p.score(here.corpus, methods), new[new.split.isin(p.splits)], pd.DataFrame(facts)
+
+# %% ../../../nbs/repro/ours/368_both.ipynb #b368run
+_KEYS = ['domain', 'split', 'case', 'pattern', 'method']
+_SCORED = ('attr', 'same', 'joint', 'cond', 'auc') # as far as a table has them
+
 def run(
-    p:Page,    # the run
-) -> dict:     # both: per-case scores; both_new: among new items; both_curves: what was chosen
-    "Score the two policies of every domain, alone and mixed."
-    rows = []
-    new = []
-    facts = []
+    p:Page, # draws
+) -> dict:  # both: per-case means over draws; both_new: among new items; both_curves: what was chosen
+    "Score the two policies of every domain and draw, alone and mixed."
+    parts = []
     for name in p.domains:
-        corpus = get_corpus(p.s, name)
-        both = Both(p, corpus)
-        found = curves(both)
-        methods = answers(both, found)
-        rows.append(p.score(corpus, methods))
-        new.append(new_items(p, corpus, {(method, 0): answer for method, answer in methods.items()}))
-        facts += [dict(domain=name, method=method, middle=m, width=w) for method, (m, w) in found.items()]
-    new = pd.concat(new, ignore_index=True)
-    return dict(both=pd.concat(rows, ignore_index=True), both_new=new[new.split.isin(p.splits)],
-                both_curves=pd.DataFrame(facts))
+        here = compass(get_corpus(p.s, name), p.s)
+        parts += [drawn(p, here, draw) for draw in p.draws]
+    rows, new, facts = (pd.concat(x, ignore_index=True) for x in zip(*parts, strict=True))
+    def mean(x): return x.groupby(_KEYS, sort=False)[[c for c in _SCORED if c in x]].mean().reset_index()
+    return dict(both=mean(rows), both_new=mean(new), both_curves=facts)
 
 # %% ../../../nbs/repro/ours/368_both.ipynb #dbbf2fc1
 RIVALS = ('average', 'reranked', 'average_own')
@@ -192,7 +206,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
         cases = of(scores)
         if not len(cases): continue
         columns = scored(COLUMNS, cases)
-        found[label] = Table(by_method(cases, columns), f'{what} (percent), first draw.', columns)
+        found[label] = Table(by_method(cases, columns), f'{what} (percent), means over draws.', columns)
         over = f'Differences of {what} in points, with 95% intervals.'
         found[f'{label}-gain'] = Table(differences(cases, p), over, ('estimate', 'low', 'high'))
     return found

@@ -233,8 +233,8 @@ _REAL = ', '.join(x.about for name, x in DATASETS.items() if name in CLAIMED and
 HEAD = (
     'Number of domains, on items / on new patterns. A domain counts if the difference is significant: its '
     '95% interval over patterns excludes 0, and on items the interval over cases too. If a claim makes two '
-    'comparisons, the weaker one counts. With more labelled cases: one round, and of C13 its half against '
-    f'off-policy. Real domains: {_REAL}.')
+    'comparisons, the weaker one counts. With more labelled cases: one round on all of them, or rounds that '
+    f'share them. Real domains: {_REAL}.')
 ABOUT = (
     'Statements by class. The method: what it gains over another method. Conditions: when something '
     'holds. Calibration: what the synthetic domains were made to have. Ours: what the paper does not '

@@ -147,7 +147,6 @@ def drawn(
 
 # %% ../../../nbs/repro/ours/368_both.ipynb #b368run
 _KEYS = ['domain', 'split', 'case', 'pattern', 'method']
-_SCORED = ('attr', 'same', 'joint', 'cond', 'auc') # as far as a table has them
 
 def run(
     p:Page, # draws
@@ -158,8 +157,8 @@ def run(
         here = compass(get_corpus(p.s, name), p.s)
         parts += [drawn(p, here, draw) for draw in p.draws]
     rows, new, facts = (pd.concat(x, ignore_index=True) for x in zip(*parts, strict=True))
-    def mean(x): return x.groupby(_KEYS, sort=False)[[c for c in _SCORED if c in x]].mean().reset_index()
-    return dict(both=mean(rows), both_new=mean(new), both_curves=facts)
+    def mean(x, *columns): return x.groupby(_KEYS, sort=False)[[*columns]].mean().reset_index()
+    return dict(both=mean(rows, 'attr', 'same', 'joint'), both_new=mean(new, 'joint'), both_curves=facts)
 
 # %% ../../../nbs/repro/ours/368_both.ipynb #dbbf2fc1
 RIVALS = ('average', 'reranked', 'average_own')

@@ -24,7 +24,7 @@ READS = ()
 SCORES = ('labelled_rounds', 'labelled_fresh')
 APART = True # `make labels` runs it
 LOOKS = {
-    'whole': ('One round, validated', 'blue', 'o'), 'whole_1': ('One round', 'light', 'v'),
+    'whole_1': ('One round', 'light', 'v'),
     'whole_2': ('Two rounds, same cases', 'grey', '^'), 'whole_4': ('Four rounds, same cases', 'black', 'D'),
     'new_rounds': ('Rounds, new cases', 'orange', 's'),
     'new_filtered': ('Rounds, new cases, filter', 'green', 'P')}
@@ -34,8 +34,7 @@ def score_same(
     corpus:Corpus, # of a domain
 ) -> pd.DataFrame: # rows of `evaluate`
     "One, two and four rounds on the cases of the whole pool, the last policy of each."
-    models = {'whole' + end: get_model(whole(p.s), 'labelled_100', corpus.name, at)
-              for end, at in (('', None), ('_1', -1))}
+    models = dict(whole_1=get_model(whole(p.s), 'labelled_100', corpus.name, -1))
     for n in (2, 4): models[f'whole_{n}'] = get_model(in_rounds(p.s, n), 'same_cases', corpus.name, -1)
     return p.score(corpus, models, most=p.s.density_cases)
 
@@ -75,20 +74,19 @@ def beside(
     return pd.concat([scores['labelled_rounds'], last.assign(method=last.kind.map(names))], ignore_index=True)
 
 # %% ../../../nbs/repro/ours/474_repeated.ipynb #c474o
-RUNS = ('whole_1', 'whole_2', 'whole_4', *LAST)
+RUNS = ('whole_2', 'whole_4', *LAST)
 
 def differences(
     scores, # of `run`
     s:Settings, # resamples, seed
 ) -> pd.DataFrame: # of `contrasts`, Joint and Same
-    "Every run minus the validated round; two rounds minus one, four minus two; the filter."
-    pairs = [(name, 'whole') for name in RUNS]
-    pairs += [('whole_2', 'whole_1'), ('whole_4', 'whole_2'), tuple(LAST)[::-1]]
+    "Every run minus the one round; four rounds minus two; the filter."
+    pairs = [(name, 'whole_1') for name in RUNS] + [('whole_4', 'whole_2'), tuple(LAST)[::-1]]
     parts = [contrasts(beside(scores), pairs, s, column) for column in ('joint', 'same')]
     return pd.concat(parts, ignore_index=True)
 
 # %% ../../../nbs/repro/ours/474_repeated.ipynb #c474q
-ASKED = (('whole_4', 'whole'), ('new_rounds', 'whole'), ('new_filtered', 'new_rounds'))
+ASKED = (('whole_4', 'whole_1'), ('new_rounds', 'whole_1'), ('new_filtered', 'new_rounds'))
 
 def table(scores:dict, p:Page) -> dict: # label -> Table
     "What rounds, new cases and the filter add at 50,000 labels; all differences; round by round (ours)."
@@ -105,11 +103,11 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 
 # %% ../../../nbs/repro/ours/474_repeated.ipynb #c474s
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "Joint and Same of every run minus the validated round's (fig-repeated, ours)."
+    "Joint and Same of every run minus those of the one round (fig-repeated, ours)."
     rows = differences(scores, p.s)
     there = replace(p, values=p.values | dict(domains=claimed(p)))
     marks = {name: look(name) for name in RUNS}
-    return {'fig-repeated': metric_panels(rows[rows.b == 'whole'], there, marks, 'minus one round')}
+    return {'fig-repeated': metric_panels(rows[rows.b == 'whole_1'], there, marks, 'minus one round')}
 
 # %% ../../../nbs/repro/ours/474_repeated.ipynb #c474u
 def claims(scores, p): return [] # page labelled judges C12, C13 and C17 with these scores

@@ -3,11 +3,9 @@
 Figures are not drawn here: test_figures.py draws those of the committed scores, and test_every_page.py writes
 some of the smoke profile and compares them.
 """
-import json
 import re
 import shutil
 
-import pandas as pd
 import pytest
 
 from conftest import NO_KERNEL, WRITING, copy_repository, results, run_python
@@ -60,37 +58,3 @@ def test_a_variant_that_was_never_trained_changes_no_result(tmp_path, page, page
     before = results(copy, 'mini')
     run_python(WRITING.format(kinds=('svg',)) + UNTRAINED.format(page=page, pages=pages), copy)
     assert results(copy, 'mini') == before
-
-
-CLAIM = """#| export
-def claims(
-    scores, # of `run`
-    p,      # Page
-) -> list:
-    "One claim, which is not confirmed."
-    rows = differences(joined(scores), p)
-    return [judge('B99', rows.assign(verdict='against'))]
-"""
-REDRAWN = """from modit.repro.pages.redraw import redraw_page
-for name in ('twice', 'why'): redraw_page(name, profile='mini')"""
-EXPORT = """from importlib.metadata import entry_points
-[script.load()() for script in entry_points(group='console_scripts', name='nbdev-export')]"""
-NEW_NAMES = {'380_bootstrap': '385_twice', 'repro.paper.bootstrap': 'repro.paper.twice',
-             'fig-sig': 'fig-twice', 'tab-optimism': 'tab-twice'}
-
-
-def test_a_page_with_a_claim_is_two_files_even_where_the_claim_is_opposite(tmp_path):
-    copy = copy_repository(tmp_path/'modit')
-    room = copy/'nbs'/'repro'/'paper'
-    text = (room/'380_bootstrap.ipynb').read_text()
-    for old, new in NEW_NAMES.items(): text = text.replace(old, new)
-    page = json.loads(text)
-    for cell in page['cells']:
-        if 'def claims(' in ''.join(cell['source']): cell['source'] = CLAIM
-    (room/'385_twice.ipynb').write_text(json.dumps(page))
-    line = 'B99,method,synthetic,twice,ours,HPPO is below SFT.\n'
-    with open(copy/'figures'/'reported'/'claims.csv', 'a') as f: f.write(line)
-    run_python(EXPORT, copy)
-    run_python(REDRAWN, copy)
-    row = pd.read_csv(copy/'figures'/'mini'/'claims.csv').set_index('id').loc['B99']
-    assert row.verdict == 'opposite' and row.why.startswith('Not explained. No experiment')

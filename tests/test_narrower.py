@@ -46,19 +46,6 @@ def test_less_is_read_and_published_without_a_stage(untrained, name):
     assert not (untrained/'manifest.json').exists()
 
 
-@pytest.mark.parametrize('more', [
-    dict(seed=3), dict(overrides=dict(margin=.05)), dict(cases=2000), dict(fresh=True),
-    dict(orders=['random', 'ascending'])])
-def test_anything_else_is_computed(untrained, more):
-    asked = []
-    def run(p):
-        asked.append(p.name)
-        return dict(order=pd.DataFrame(dict(domain=['D1'], split=['item'], case=[0])))
-    p = open_page('order', **dict(profile='mini', **LESS) | more)
-    p.scores(run)
-    assert asked == ['order'] and p.made
-
-
 def test_what_was_computed_before_is_not_replaced(untrained):
     p = open_page('order', profile='mini', **LESS)
     mine = pd.DataFrame(dict(domain=['D1'], split=['item'], case=[7]))

@@ -255,7 +255,8 @@ def test_a_point_has_a_process_and_a_memory_of_its_own():
 
 @pytest.mark.parametrize('spoil, said', [
     (lambda text: 'a,b\n1,2\n', 'other columns'), (lambda text: '', 'damaged'),
-    (lambda text: text.replace(growth.PROCESSOR, 'Another'), 'is of Another, this is ')])
+    (lambda text: text.replace(growth.PROCESSOR, 'Another'), 'is of Another, this is ')],
+    ids=['foreign', 'empty', 'another machine'])
 def test_a_file_that_cannot_go_on_is_refused(tmp_path, spoil, said):
     path = tmp_path/'growth.csv'
     grow([Point('flat', 100)], S, path, power)

@@ -95,7 +95,8 @@ def test_without_its_packages_the_extra_is_named(monkeypatch):
 
 @pytest.mark.parametrize('make, known', [
     (public.make_public, 'wordnet-verb'), (icons.make_icons, 'phosphor-plain'),
-    (molecules.make_molecules, 'no molecules'), (licences.make_licences, 'no licence texts')])
+    (molecules.make_molecules, 'no molecules'), (licences.make_licences, 'no licence texts')],
+    ids=['public', 'icons', 'molecules', 'licences'])
 def test_an_unknown_domain_is_refused(make, known, tmp_path):
     with pytest.raises(ValueError, match=known): make('nosuch', tmp_path)
 

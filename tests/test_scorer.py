@@ -45,25 +45,12 @@ def begin(call, path, name='a:b', batch=4, **other):
     return Scorer(service, IDS, path/'scores.sqlite', name, **other)
 
 
-def test_each_item_is_asked_for_once(tmp_path):
-    oracle, known = Oracle(), np.full(40, np.nan)
-    known[:6] = 1
-    labels = begin(oracle, tmp_path, known=known)
-    asked = stream(0, 'ids').integers(40, size=(9, 7))
-    truth = np.where(np.arange(40) < 6, True, ODD)
-    for ids in (asked, asked[::-1]): assert np.array_equal(labels[ids], truth[ids])
-    assert sorted(oracle.asked) == sorted(IDS[np.unique(asked[asked >= 6])])
-    again = begin(Oracle(), tmp_path, known=known)
-    assert np.array_equal(again[asked], truth[asked]) and not again.service.call.asked
-    assert labels[3] and labels[[]].shape == (0,)
-    with pytest.raises(ValueError, match='by number'): labels[ODD]
-
-
 def test_two_at_once_pay_once(tmp_path):
     first, second = begin(Oracle(), tmp_path), begin(Oracle(), tmp_path)
     assert np.array_equal(first[np.arange(8)], ODD[:8])
     assert np.array_equal(second[np.arange(12)], ODD[:12])
-    assert second.service.call.asked == list(IDS[8:12])
+    assert second.service.call.asked == list(IDS[8:12]) and second[[]].shape == (0,)
+    with pytest.raises(ValueError, match='by number'): second[ODD]
 
 
 def short(ids): return [1.]*(len(ids) - 1)

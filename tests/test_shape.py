@@ -44,18 +44,6 @@ def ranked(items, query):
 
 
 @pytest.mark.parametrize('seed', SEEDS)
-@pytest.mark.parametrize('k', [1, 30, 1000])
-def test_the_nearest_are_those_of_a_sort_of_everything(seed, k):
-    items, query, _, allowed = drawn(seed)
-    scores, rows = nearest(items, query, k, allowed)
-    assert rows.tolist() == [i for i in ranked(items, query) if allowed[i]][:k]
-    assert np.allclose(scores, items[rows] @ query, atol=1e-6) and len(rows) == min(k, allowed.sum())
-    half = HalfRows(items.astype(np.float16))
-    by_hand = [i for i in ranked(half[:], query) if allowed[i]]
-    assert nearest(half, query, k, allowed)[1].tolist() == by_hand[:k]
-
-
-@pytest.mark.parametrize('seed', SEEDS)
 @pytest.mark.parametrize('share', [.9, .3, .01])
 def test_half_precision_first_changes_no_shaped_list(seed, share):
     items, query, columns, _ = drawn(seed, 4000)
@@ -226,25 +214,6 @@ def test_thresholds_are_met_whichever_way_they_point(seed, most):
         assert found.tolist() == by_hand[:30], asked
 
 
-def test_unlike_alone_is_held_against_the_seeds():
-    goods = Goods(0)
-    x, no, parts = goods.items[:3], ['item 20', 'item 30'], dict(seeds=goods.query)
-    moved = unit(goods.query + .5*unit(x.mean(0) - goods.items[[20, 30]].mean(0)))
-    for wish in (dict(unlike=no), dict(judged=dict.fromkeys(no, 0))):
-        ours = with_feedback(Shape(**wish, feedback=.5), goods, x, parts)
-        assert np.allclose(sum(ours.values()), moved, atol=1e-5)
-    assert with_feedback(Shape(), goods, x, parts) is parts
-    with pytest.raises(ValueError, match='marks do not differ'):
-        with_feedback(Shape(judged=dict.fromkeys(no, 1)), goods, x, parts)
-
-
-def test_fewer_than_asked_are_told_in_one_line():
-    goods = Goods(0)
-    with pytest.warns(UserWarning, match='^k: 300 items asked, and [0-9]+ meet the conditions$') as said:
-        rows = shaped_list(Shape(where='price<5'), goods, goods.query, 300, None, None, goods.density)[1]
-    assert len(said) == 1 and len(rows) == ((goods.columns.price < 5) & ~goods.hidden).sum()
-
-
 @pytest.mark.parametrize('wish, said', [ # others are on page shape
     (dict(where='price'), 'no sign'), (dict(where=3), 'no sign'), (dict(where=True), 'no sign'),
     (dict(where='price<low'), "'low' is no number"), (dict(where='shop<3'), 'no number; use = or !='),
@@ -252,6 +221,7 @@ def test_fewer_than_asked_are_told_in_one_line():
     (dict(threshold=7), 'from -1 to 1'), (dict(threshold='much'), 'from -1 to 1'),
     (dict(threshold=[True]), 'from -1 to 1'), (dict(without='cap'), "id 'cap'"),
     (dict(unlike=['cap']), "id 'cap'"), (dict(judged=dict(cap=1)), "id 'cap'"),
+    (dict(judged={'item 20': 1, 'item 30': 1}), 'marks do not differ'),
     (dict(judged={'item 1': float('nan')}), 'give 0, 1'), (dict(judged={'item 1': True}), 'give 0, 1'),
     (dict(unlike={'item 1': 1}), 'give one, or a list'), (dict(distinct=dict(shop='few')), 'give 1, 2'),
     (dict(distinct=dict(shop='inf')), 'no whole number'),

@@ -5,10 +5,13 @@ import io
 import json
 import os
 import re
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -58,8 +61,9 @@ def pytest_addoption(parser):
 # Longest first, so that none is left for the end where files run side by side (`make test`). What runs two
 # processes goes beside Slurm, which mostly waits.
 LONG = ('test_every_page', 'test_slurm', 'test_notebooks', 'test_runs', 'test_docs', 'test_outputs',
-        'test_redraw', 'test_figures', 'test_bench', 'test_retriever', 'test_folder_pages', 'test_anywhere',
-        'test_serve', 'test_folder', 'test_untrained')
+        'test_redraw', 'test_figures', 'test_folder_pages', 'test_recipes', 'test_bench', 'test_retriever',
+        'test_anywhere', 'test_training', 'test_learned', 'test_budget_fit', 'test_serve', 'test_folder',
+        'test_untrained', 'test_repo')
 
 
 def pytest_collection_modifyitems(items):
@@ -103,6 +107,13 @@ def run_python(code, copy):
     run = subprocess.run(command, cwd=copy, env=environment(copy), capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-3000:]
     return run.stdout
+
+
+def run_apart(code, *words, **variables):
+    "A line of Python in a process of its own, whatever becomes of it."
+    command = [sys.executable, '-c', code, *map(str, words)]
+    env = environment(ROOT) | {name: str(value) for name, value in variables.items()}
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
 
 
 # Figures are drawn, and written in some formats only: what is compared is svg, and writing takes most time.
@@ -159,6 +170,18 @@ def write_shoes(folder, text=None, name='D1', **columns):
     return folder
 
 
+@contextmanager
+def full_disk(size):
+    "No file may grow beyond so many bytes, as where the disk is full."
+    old, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
 def corpus_of(name, s): return prepare_corpus(make_domain(make_world(s), name, s), s)
 
 
@@ -173,6 +196,15 @@ def modit(capsys, monkeypatch):
         said = capsys.readouterr()
         return status, said.out.splitlines(), (said.err.splitlines() or [''])[-1]
     return run
+
+
+@pytest.fixture(scope='module')
+def home(tmp_path_factory):
+    "A folder for the tests of a file, with a store of their own in it."
+    home = tmp_path_factory.mktemp('home')
+    with pytest.MonkeyPatch.context() as m:
+        m.setenv('MODIT_RUNS', str(home/'runs'))
+        yield home
 
 
 def copied(folder, to):

@@ -4,8 +4,8 @@
 Forks of this process, which has imported what all pages need, make the stages of the main results and run
 the pages' cells, a fork a page, those that read another's scores after it. All else is as in `modit run`:
 parameters are checked, papermill puts them into the page, a run leaves its marker. Figures are written as
-svg and shown nowhere: kernels show them, and write png, in other tests. The last line that is printed says,
-as JSON, what went wrong with each page, if anything did.
+svg and shown nowhere: kernels show them, and write png, in other tests; with "drawn": false none is written.
+The last line that is printed says, as JSON, what went wrong with each page, if anything did.
 """
 import io
 import json
@@ -41,6 +41,9 @@ def only_svg(figure, out, savefig=Figure.savefig, **words):
     if words.get('format') != 'png': savefig(figure, out, **words)
 
 
+def save_nothing(folder, label, figure): "In the place of `save_figure`."
+
+
 def execute(path, out, parameters):
     "In the place of `notebooks.execute`: the cells run in this process."
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -52,9 +55,10 @@ def execute(path, out, parameters):
     if not ok: raise ValueError(said.getvalue()[-3000:])
 
 
-def run(name, parameters):
+def run(name, parameters, drawn):
     "What went wrong with a page, or nothing."
     notebooks.execute = execute
+    if not drawn: page.save_figure = save_nothing
     try: notebooks.run_notebook(name, **parameters)
     except Exception as e: return f'{type(e).__name__}: {e}'
     return ''
@@ -76,10 +80,10 @@ def waves(names):
 
 if __name__ == '__main__':
     parameters, names, s = json.loads(sys.argv[1]), sys.argv[2:], load_settings('smoke')
-    found = {}
+    found, drawn = {}, parameters.pop('drawn', True)
     with get_context('fork').Pool(2, maxtasksperchild=1) as pool:  # a page must not see another's names
         pool.map(partial(make_variants, s=s), s.domains, chunksize=1)
         for wave in waves(names):
-            said = pool.map(partial(run, parameters=parameters), wave, chunksize=1)
+            said = pool.map(partial(run, parameters=parameters, drawn=drawn), wave, chunksize=1)
             found |= dict(zip(wave, said, strict=True))
     print(json.dumps(found))

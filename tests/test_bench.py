@@ -253,19 +253,15 @@ def test_a_point_has_a_process_and_a_memory_of_its_own():
         growth.measure_apart(Point('nothing'), S)
 
 
-@pytest.mark.parametrize('text, said', [('a,b\n1,2\n', 'other columns'), ('', 'damaged')])
-def test_a_file_that_cannot_go_on_is_refused(tmp_path, text, said):
-    path = tmp_path/'growth.csv'
-    path.write_text(text)
-    with pytest.raises(ValueError, match=f'growth.csv.*{said}.*; delete the file$'): read_growth(path)
-
-
-def test_a_file_of_another_machine_is_refused(tmp_path):
+@pytest.mark.parametrize('spoil, said', [
+    (lambda text: 'a,b\n1,2\n', 'other columns'), (lambda text: '', 'damaged'),
+    (lambda text: text.replace(growth.PROCESSOR, 'Another'), 'is of Another, this is ')],
+    ids=['foreign', 'empty', 'another machine'])
+def test_a_file_that_cannot_go_on_is_refused(tmp_path, spoil, said):
     path = tmp_path/'growth.csv'
     grow([Point('flat', 100)], S, path, power)
-    path.write_text(path.read_text().replace(growth.PROCESSOR, 'Another'))
-    with pytest.raises(ValueError, match='growth.csv is of Another, this is .*; delete the file$'):
-        read_growth(path)
+    path.write_text(spoil(path.read_text()))
+    with pytest.raises(ValueError, match=f'growth.csv.*{said}.*; delete the file$'): read_growth(path)
 
 
 def test_only_what_no_file_has_is_measured(tmp_path, monkeypatch):

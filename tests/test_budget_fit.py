@@ -1,13 +1,12 @@
 "A fit that buys its labels: within the budget, no label twice, and the same model after a kill."
 import signal
-import subprocess
 import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from conftest import ROOT, environment
+from conftest import contents, run_apart
 from modit.data.folder import FACTS, read_facts, read_folder, write_folder
 from modit.data.scorer import Service
 from modit.data.synth import make_domain, make_world
@@ -46,7 +45,7 @@ def make(path, blank=None):
     return path
 
 
-def files(folder): return {x.name: x.read_bytes() for x in (folder/'model').iterdir()}
+def files(folder): return contents(folder/'model')
 
 
 @pytest.fixture(autouse=True)
@@ -99,9 +98,8 @@ t.fit(sys.argv[1], 'smoke', budget=1200)
 @pytest.mark.parametrize('most', [300, 1000]) # in the survey, and in training
 def test_a_fit_that_was_killed_buys_nothing_twice_and_ends_the_same(whole, tmp_path, most):
     folder = make(tmp_path/'toys')
-    command = [sys.executable, '-c', KILLED, str(folder), str(most), str(tmp_path/'log')]
-    run = subprocess.run(command, cwd=ROOT, env=environment(ROOT), capture_output=True)
-    assert run.returncode == -signal.SIGKILL, run.stderr.decode()[-2000:]
+    run = run_apart(KILLED, folder, most, tmp_path/'log')
+    assert run.returncode == -signal.SIGKILL, run.stderr[-2000:]
     assert not (folder/'model').exists()
     paid = (tmp_path/'log').read_text().split()
     assert most - 80 < len(paid) <= most

@@ -165,12 +165,13 @@ PICTURES = '[...document.querySelectorAll("article img")].map(x => [x.naturalWid
 
 
 @pytest.mark.slow
-def test_a_browser_shows_the_front_page(browser, site):
-    browser.open(site/'index.html')
-    quiet(browser)
+def test_a_browser_shows_the_front_page_and_figures(browser, site):
+    for page, least in (('nbs/repro/paper/330_order.html', 300), ('index.html', 0)):
+        browser.open(site/page)
+        quiet(browser)
+        pictures = browser.evaluate(PICTURES)
+        assert pictures and all(natural > least and shown > 200 for natural, shown in pictures)
     assert browser.evaluate('document.querySelector("h1").innerText').startswith('modit')
-    pictures = browser.evaluate(PICTURES)
-    assert pictures and all(natural > 0 and shown > 200 for natural, shown in pictures)
     assert browser.evaluate('document.querySelectorAll(".door").length') == 4
     assert not browser.evaluate('document.documentElement.scrollWidth > innerWidth'), 'wider than the window'
 
@@ -196,14 +197,6 @@ def test_mathjax_reads_every_equation(browser, site):
     given = json.dumps(sorted(map(html.unescape, equations)))
     faulty = browser.evaluate(f'{given}.filter(x => MathJax.tex2svg(x).querySelector("[data-mjx-error]"))')
     assert len(equations) > 200 and not faulty
-
-
-@pytest.mark.slow
-def test_a_browser_shows_a_figure(browser, site):
-    browser.open(site/'nbs'/'repro'/'paper'/'330_order.html')
-    quiet(browser)
-    pictures = browser.evaluate(PICTURES)
-    assert pictures and all(natural > 300 and shown > 200 for natural, shown in pictures)
 
 
 @pytest.mark.slow

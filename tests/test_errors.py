@@ -3,10 +3,7 @@ import contextlib
 import errno
 import io
 import os
-import resource
-import signal
 import subprocess
-import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -20,12 +17,12 @@ import torch
 from nbformat.v4 import new_code_cell, new_notebook
 from tqdm import tqdm
 
-from conftest import environment, tracked_files, two_at_a_time, ROOT
+from conftest import COMMAND, ROOT, full_disk, run_apart, tracked_files, two_at_a_time
 from modit.cli import command
 from modit.repro.pages import page as pages
 from modit.cli.command import main
 from modit.model import new_model
-from modit.repro.pages.notebooks import check_parameters, execute, notebook_parameters, page_constant
+from modit.repro.pages.notebooks import execute, notebook_parameters, page_constant
 from modit.ordering import Corpus, draw_groups, pattern_pools
 from modit.patterns import holdout_split
 from modit.repro.pages.page import COMMITTED, open_page
@@ -99,13 +96,8 @@ def test_full_disk_keeps_the_old_file(tmp_path):
     path = tmp_path/'a.safetensors'
     save_arrays(path, dict(x=ITEMS))
     before = path.read_bytes()
-    old, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, old[1]))
-        with pytest.raises(OSError, match='cannot write'): save_arrays(path, dict(x=np.zeros(100_000)))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
-        signal.signal(signal.SIGXFSZ, handler)
+    with full_disk(20_000), pytest.raises(OSError, match='cannot write'):
+        save_arrays(path, dict(x=np.zeros(100_000)))
     assert path.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == [path.name]
     assert np.array_equal(load_arrays(path)[0]['x'], ITEMS)
 
@@ -216,14 +208,6 @@ def page(path, *sources, tag=True):
     return path
 
 
-@pytest.fixture
-def good(tmp_path):
-    "A page with a parameter of every kind."
-    lines = ["profile: str = 'mini'", 'scale: float = 3.0', 'seed: int = None', 'fresh: bool = False',
-             'ks: list[int] = [1, 2]', 'domains: list[str] = None', 'overrides: dict = {}']
-    return page(tmp_path/'good.ipynb', '\n'.join(lines))
-
-
 @pytest.mark.parametrize('cell, said', [
     ('k = 1', 'is no annotated literal'), ('k: int = 1 + 1', 'is no annotated literal'),
     ('%time', 'not plain Python'), ('k: list = [1]', 'has type list; use'),
@@ -233,30 +217,13 @@ def test_a_parameters_cell_has_a_strict_form(tmp_path, cell, said):
     with pytest.raises(ValueError, match=said): notebook_parameters(page(tmp_path/'bad.ipynb', cell))
 
 
-def test_a_parameters_cell_is_tagged_and_the_page_whole(tmp_path, good):
+def test_a_parameters_cell_is_tagged_and_the_page_whole(tmp_path):
+    good = page(tmp_path/'good.ipynb', 'scale: float = 3.0')
     assert notebook_parameters(good)['scale'] == ('float', 3.0)
     with pytest.raises(ValueError, match='tagged `parameters`'):
         notebook_parameters(page(tmp_path/'lost.ipynb', 'k: int = 1', tag=False))
     (tmp_path/'torn.ipynb').write_text(good.read_text()[:50])
     with pytest.raises(ValueError, match='not a notebook'): notebook_parameters(tmp_path/'torn.ipynb')
-
-
-@pytest.mark.parametrize('given, said', [
-    (dict(scael=1.), 'did you mean scale'), (dict(margin=.05), 'it is a setting, so give overrides'),
-    (dict(scale='1e-3'), 'scale: expected float'), (dict(scale=True), 'scale: expected float'),
-    (dict(scale=float('inf')), 'got inf'), (dict(scale=None), 'got None'),
-    (dict(seed=1.), 'seed: expected int'), (dict(ks='[1,2]'), 'ks: expected list'),
-    (dict(ks=['a']), 'ks: expected list'), (dict(ks=[1, True]), 'ks: expected list'),
-    (dict(ks=[]), 'ks: expected list'), (dict(domains=['D1', 2]), 'domains: expected list'),
-    (dict(profile=3), 'profile: expected str')])
-def test_parameters_of_another_kind_are_refused_in_one_line(good, given, said):
-    with pytest.raises(ValueError, match=said) as refusal: check_parameters(good, given)
-    assert '\n' not in str(refusal.value)
-
-
-def test_parameters_of_the_right_kind_are_taken(good):
-    given = dict(scale=1, seed=None, ks=[3], domains=['D1'], overrides=dict(margin=.05))
-    assert check_parameters(good, given) == given
 
 
 @pytest.mark.parametrize('source, said', [
@@ -356,8 +323,7 @@ def test_what_breaks_off_a_bar_is_told_on_a_line_of_its_own(monkeypatch, capsys,
 
 
 def test_a_mistake_ends_the_process_with_2():
-    command = [sys.executable, '-c', 'from modit.cli.command import main; main()', 'stage', 'nothing']
-    run = subprocess.run(command, cwd=ROOT, env=environment(ROOT), capture_output=True, text=True)
+    run = run_apart(COMMAND, 'stage', 'nothing')
     assert (run.returncode, run.stdout) == (2, '') and run.stderr.startswith('modit: stage')
     assert run.stderr.strip().count('\n') == 0
 

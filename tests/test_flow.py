@@ -1,25 +1,124 @@
-"""The sampler's and the pipeline's invariances: order of cases, padding, targets, rotations."""
+"""The model against naive versions, and invariances of sampler and pipeline: padding, targets, rotations."""
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
+from modit.block import attention_mask
 from modit.flow import flow_loss, generate, guided_by, step_modulations, sample_time
 from modit.metrics import direction_auc, score_queries
 from modit.model import init_zero_layers, new_model
 from modit.retrieval import VectorIndex, search
-from modit.sphere import exp_map, geodesic, normalize, sample_sphere
+from modit.settings import load_settings
+from modit.sphere import exp_map, geodesic, normalize, sample_sphere, to_tangent
 from modit.store import stream
-from test_model import S, points
 
 
-@pytest.mark.parametrize('scale', [1., 3.])
-def test_order_of_cases_changes_no_query(scale):
-    model, items, noise = init_zero_layers(new_model(S), .3), points(12, 6), points(12, 2)
-    order = torch.from_numpy(np.random.default_rng(0).permutation(12))
-    whole, mixed = (generate(model, items[rows], noise[rows], scale) for rows in (torch.arange(12), order))
-    assert torch.allclose(mixed, whole[order], atol=1e-5)
+S = load_settings('smoke')
 
 
+def points(*shape):
+    return sample_sphere(stream(0, 'model test', *shape), (*shape, S.dim))
+
+
+def random_model():
+    "A model whose velocity is not zero."
+    return init_zero_layers(new_model(S), .3)
+
+
+def naive_mask(valid, position, visible):
+    "The mask of appendix A, spelled out for one row."
+    m, T = len(valid), len(position)
+    mask = torch.zeros(m + T, m + T, dtype=torch.bool)
+    for query in range(m + T):
+        for key in range(m + T):
+            if query < m and key < m: allowed = (key <= query and valid[key]) or query == key  # causal
+            elif query < m: allowed = False                       # the condition never sees targets
+            elif key >= m: allowed = query == key                 # diagonal
+            else: allowed = key < position[query - m] and valid[key] and visible[query - m]  # prefix-visible
+            mask[query, key] = bool(allowed)
+    return mask
+
+
+@pytest.mark.parametrize('seed', range(5))
+def test_mask_is_the_naive_one(seed):
+    g = torch.Generator().manual_seed(seed)
+    valid, visible = torch.rand(4, 6, generator=g) < .7, torch.rand(4, 5, generator=g) < .7
+    position = torch.randint(0, 7, (4, 5), generator=g)
+    ours = attention_mask(valid, position, visible)
+    for b in range(4): assert torch.equal(ours[b, 0], naive_mask(valid[b], position[b], visible[b]))
+
+
+def naive_norm(x, shift, scale):
+    "Layer norm, shifted and scaled."
+    centred, spread = x - x.mean(-1, keepdim=True), x.var(-1, keepdim=True, correction=0)
+    return centred/(spread + 1e-5).sqrt()*(1 + scale) + shift
+
+
+def naive_velocity(model, items, z, t, position, valid, visible):
+    "The model as one sequence: every token through every block, under the mask of appendix A."
+    (B, m, _), W = items.shape, model.position_embedding.shape[1]
+    masks = [naive_mask(*row) for row in zip(valid, position, visible, strict=True)]
+    features = F.silu(model.time(t))
+    no_time = torch.zeros(B, m, 6*W, dtype=z.dtype)
+    place, kind = model.position_embedding, model.type_embedding
+    condition = model.embed_item(items*model.dim**.5) + place[:m] + kind[0]
+    targets = model.embed_noised(z*model.dim**.5) + place[position] + kind[1]
+    x = torch.cat([condition, targets], 1)
+    for block in model.blocks:
+        parts = (torch.cat([no_time, model.shared(features)], 1) + block.offset).split(W, -1)
+        shift1, scale1, gate1, shift2, scale2, gate2 = parts
+        heads = block.qkv(naive_norm(x, shift1, scale1)).view(B, len(x[0]), 3, block.heads, -1)
+        q, k, v = heads.permute(2, 0, 3, 1, 4)
+        logits = (q @ k.mT/q.shape[-1]**.5).masked_fill(~torch.stack(masks)[:, None], -torch.inf)
+        x = x + gate1*block.out((logits.softmax(-1) @ v).transpose(1, 2).flatten(2))
+        x = x + gate2*block.down(F.gelu(block.up(naive_norm(x, shift2, scale2))))
+    return to_tangent(z, model.head(naive_norm(x[:, m:], *model.final(features).split(W, -1))))
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_two_streams_equal_one_masked_sequence(seed):
+    g = torch.Generator().manual_seed(seed)
+    model, items, z = random_model().double(), points(3, 6).double(), points(3, 4).double()
+    t, position = torch.rand(3, 4, generator=g).double(), torch.randint(0, 7, (3, 4), generator=g)
+    valid, visible = torch.rand(3, 6, generator=g) < .7, torch.rand(3, 4, generator=g) < .7
+    for mask, seen in ((valid, visible), (valid | True, visible | True)):
+        ours = model(items, z, t, position, mask, seen)
+        naive = naive_velocity(model, items, z, t, position, mask, seen)
+        assert (ours - naive).abs().max() < 1e-6
+        direction = torch.randn(z.shape, generator=g).double()
+        weights = list(model.parameters())
+        ours, naive = (torch.autograd.grad((v*direction).sum(), weights) for v in (ours, naive))
+        for one, other in zip(ours, naive, strict=True): assert (one - other).abs().max() < 1e-6
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('seed', range(3))
+def test_cache_gives_the_uncached_velocity(seed):
+    g = torch.Generator().manual_seed(seed)
+    model, items, z, t = random_model(), points(3, 6), points(3, 4), torch.rand(3, 4, generator=g)
+    valid, visible = torch.rand(3, 6, generator=g) < .7, torch.rand(3, 4, generator=g) < .7
+    position = torch.randint(0, 7, (3, 4), generator=g)
+    for mask, seen in ((None, None), (valid, None), (valid, visible)):
+        cached = model.cached_velocity(model.prefill(items, mask), z, t, position, seen)
+        assert torch.allclose(cached, model(items, z, t, position, mask, seen), atol=1e-5)
+
+
+def test_another_seed_gives_other_weights():
+    ours, other = new_model(S).state_dict(), new_model(load_settings('smoke', seed=1)).state_dict()
+    assert any(not torch.equal(ours[k], other[k]) for k in ours)
+
+
+def test_names_of_weights_are_those_of_stored_checkpoints():
+    names = list(new_model(S).state_dict())
+    block = ('offset', 'qkv', 'out', 'up', 'down')
+    ends = {'embed_item', 'embed_noised', 'position_embedding', 'type_embedding', 'time', 'shared', 'final',
+            'head'}
+    assert {name.split('.')[0] for name in names} == ends | {'blocks'}
+    assert {name.split('.')[2] for name in names if name.startswith('blocks')} == set(block)
+
+
+# ---- invariances
 @pytest.mark.parametrize('cases, targets', [(1, 1), (4, 3)])
 def test_a_kept_clock_changes_no_bit(cases, targets):
     model = guided_by(init_zero_layers(new_model(S), .3), init_zero_layers(new_model(S), .3, seed=1))

@@ -1,13 +1,8 @@
 """Domains that are folders: every mistake has its line, and what is sound trains like any other domain."""
 import importlib.util
 import os
-import platform
 import re
 import shutil
-import subprocess
-import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -15,10 +10,8 @@ import pandas as pd
 import pytest
 import torch
 
-from conftest import HANG, ROOT, environment
 from modit.stages import pipeline, stages
 from modit.data.scorer import own_domain
-from modit.cli.command import main
 from modit.data.folder import (FolderDomain, find_folder, folder_key, open_embeddings, problems, read_facts,
                                read_folder, write_folder, write_table)
 from modit.serving import catalogue
@@ -31,7 +24,7 @@ from modit.evaluation import sample_cases
 from modit.patterns import ROLES
 from modit.retrieval import check_embeddings
 from modit.settings import Settings, load_settings, override
-from modit.store import lock_file, stream
+from modit.store import stream
 from modit.data.synth import make_domain, make_world
 
 S = load_settings('smoke')
@@ -401,15 +394,6 @@ def test_check_says_that_items_are_copies(tmp_path):
 
 
 # ---- what is sound
-def test_rows_are_those_of_the_index(good):
-    domain = read_folder(good)
-    assert np.array_equal(domain.items, check_embeddings(3*D1.items))
-    assert (domain.attribute == D1.attribute).all()
-    assert domain.ids.tolist() == domain.text.tolist() == IDS and domain.labelled.all()
-    assert [x.tolist() for x in domain.sessions] == [[0, 1, 2, 3], [9, 8, 7]]
-    assert [domain.patterns[c] for c in domain.pattern] == D1.true_pattern.astype(str).tolist()
-
-
 @pytest.mark.parametrize('labels', [('0', '1'), ('false', 'True'), ('0.0', '1.0'), ('no', 'yes')])
 def test_labels_in_words(tmp_path, labels):
     domain = read_folder(write(tmp_path/'own', attribute=np.array(labels)[D1.attribute.astype(int)]))
@@ -594,30 +578,20 @@ def test_settings_that_do_not_fit_the_data_are_told(good, facts, said):
     for name, value in facts.items(): assert read_facts(good)[name] == value # nobody's choice is overwritten
 
 
-def status(*argv):
-    try: main([str(x) for x in argv])
-    except SystemExit as e: return e.code
-    return 0
-
-
-def test_the_command_says_everything_and_exits_2(tmp_path, good, capsys):
-    bad = write(tmp_path/'bad', embeddings=with_row(7, 0), ids=['item5', *IDS[1:]])
-    assert status('check', bad, '--profile', 'smoke') == 2
-    out, err = capsys.readouterr()
-    assert out.count('\n') == 2 and 'all zeros' in out and 'names an item' in out and err.count('\n') == 1
-    flat = write(tmp_path/'flat', embeddings=D1.items[:, :8])
-    assert status('check', good, flat, '--profile', 'smoke') == 2
-    assert 'dimensions differ' in capsys.readouterr().err
+def test_the_command_says_everything_and_exits_2(tmp_path, good, modit):
+    def check(*words): return modit('check', *words, '--profile', 'smoke')
+    status, lines, _ = check(write(tmp_path/'bad', embeddings=with_row(7, 0), ids=['item5', *IDS[1:]]))
+    assert status == 2 and len(lines) == 2 and 'all zeros' in lines[0] and 'names an item' in lines[1]
+    status, _, last = check(good, write(tmp_path/'flat', embeddings=D1.items[:, :8]))
+    assert status == 2 and 'dimensions differ' in last
     for value in ('nan', 'inf'):
-        assert status('check', good, '--profile', 'smoke', '--threshold', value) == 2
-        assert 'give a finite number' in capsys.readouterr().err and 'threshold' not in read_facts(good)
-    assert status('check', good, '--profile', 'smoke', '--scorer', 'no:thing') == 2
-    assert 'no:thing: no such function' in capsys.readouterr().out
+        status, _, last = check(good, '--threshold', value)
+        assert status == 2 and 'give a finite number' in last and 'threshold' not in read_facts(good)
+    status, lines, _ = check(good, '--scorer', 'no:thing')
+    assert status == 2 and 'no:thing: no such function' in '\n'.join(lines)
 
 
 # ---- training
-
-
 def test_folders_train_and_the_store_knows_their_content(two):
     s = settings_of(two, 'smoke', **TINY)
     keys = {stage: stages.stage_key(s, stage, 'first') for stage in stages.stages_of(s)}
@@ -637,52 +611,10 @@ def test_folders_train_and_the_store_knows_their_content(two):
         stages.stage_key(s, 'domain', 'first')
 
 
-def test_who_waits_says_for_whom(two, capsys):
-    s = settings_of(two, 'smoke', **TINY)
-    path = stages.stage_path(s, 'corpus', 'first')
-    with ThreadPoolExecutor() as pool:
-        with lock_file(path.parent/'.locks'/path.stem, doing='makes a thing'):
-            making = pool.submit(pipeline.make_stage, s, 'corpus', 'first')
-            for _ in range(10*HANG):
-                said = capsys.readouterr().err
-                if said or making.done(): break
-                time.sleep(.1)
-            assert not path.exists()
-        assert making.result() == path and path.exists()
-    assert said == f'modit: waiting for process {os.getpid()} on {platform.node()}, which makes a thing\n'
-
-
 def test_sizes_of_other_data_are_refused(two):
     s = settings_of(two, 'smoke')
     with pytest.raises(ValueError, match='first: 3000 items of dimension 16, and settings for 3001 of 16'):
         pipeline.get_domain(replace(s, items=(3001, s.items[1])), 'first')
-
-
-KILLED = """
-import os, sys
-from modit import training
-from modit.stages import pipeline
-from modit.serving.proposal import settings_of
-save, left = training.save_checkpoint, [1]
-def last_word(path, *given, **facts):
-    save(path, *given, **facts)
-    if not left: os.kill(os.getpid(), 9)
-    left.pop()
-training.save_checkpoint = last_word
-pipeline.make_stage(settings_of({}, 'smoke', **{}), 'pretrained')
-"""
-
-
-def test_killed_and_begun_again_it_ends_with_the_same_bytes(two, tmp_path, monkeypatch):
-    few = dict(pretrain_steps=6, checkpoint_every=2, batch=16)
-    s, script = settings_of(two[0], 'smoke', **few), KILLED.format([str(two[0])], few)
-    run = subprocess.run([sys.executable, '-c', script], cwd=ROOT, env=environment(ROOT), capture_output=True)
-    assert run.returncode == -9, run.stderr.decode()[-2000:]
-    path = pipeline.stage_path(s, 'pretrained')
-    assert pipeline.work_folder(path).exists() and not path.exists()
-    killed = pipeline.make_stage(s, 'pretrained').read_bytes()
-    monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'others'))
-    assert pipeline.make_stage(s, 'pretrained').read_bytes() == killed
 
 
 FIELDS = Settings.__dataclass_fields__

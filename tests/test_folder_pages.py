@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from conftest import EXPERIMENTS, ROOT, WRITING, copy_repository, run_python
+from conftest import EXPERIMENTS, ROOT, copy_repository, run_python
 from modit.repro.datasets.datasets import DATASETS, pages_asked
 from modit.data.folder import problems, write_folder
 from modit.repro.report.report import read_cases, written_table
@@ -46,7 +46,9 @@ PAGES = [page.stem for page in EXPERIMENTS if short_name(page.stem) in ASKED]
 RUN = """
 import matplotlib
 matplotlib.use('agg')
+from modit.repro.pages import page as pages
 from modit.repro.pages.page import open_page, page_module
+pages.save_figure = lambda *given: None # figures are made and not drawn, which takes longest
 for name in {}:
     page = open_page(name, profile='tiny', fresh=True)
     module = page_module(name)
@@ -58,14 +60,14 @@ for name in {}:
 @pytest.mark.slow
 def test_pages_run_on_folders(copy, monkeypatch):
     monkeypatch.setenv('MODIT_RUNS', str(copy/'runs'))
-    run_python(WRITING.format(kinds=('svg',)) + RUN.format(PAGES), copy)
+    run_python(RUN.format(PAGES), copy)
     found = copy/'figures'/'tiny'
     tables = {p.stem for p in found.glob('tab-*.csv')}
     assert {'tab-main', 'tab-order', 'tab-cand', 'tab-hppo-abl', 'tab-baselines', 'tab-app-mice'} <= tables
     for name in ('tab-main', 'tab-order', 'tab-cand', 'tab-hppo-abl', 'tab-baselines'):
         text = (found/f'{name}.csv').read_text()
         assert all(domain in text for domain in NAMES), name
-    assert (found/'claims.csv').exists() and (found/'fig-pareto.svg').exists()
+    assert (found/'claims.csv').exists()
     lists = read_cases(found, 'lists').groupby('domain').text.count()
     assert lists['mice'] and not lists.drop('mice').any(), 'texts stay without a licence'
     assert 'about mice' in written_table(found, 'tab-lists')

@@ -17,14 +17,10 @@ SEEDS = ['shoe 7', 'shoe 12', 'shoe 3']
 
 
 @pytest.fixture(scope='module')
-def shoes(tmp_path_factory):
-    "A folder with its model, trained for a few steps in a store of its own."
-    home = tmp_path_factory.mktemp('home')
-    with pytest.MonkeyPatch.context() as m:
-        m.setenv('MODIT_RUNS', str(home/'runs'))
-        write_shoes(home/'shoes')
-        fit(home/'shoes', 'smoke', direct_steps=4, direct_checkpoints=[])
-        yield home/'shoes'
+def shoes(home):
+    "A folder with its model, trained for a few steps."
+    fit(write_shoes(home/'shoes'), 'smoke', direct_steps=4, direct_checkpoints=[])
+    return home/'shoes'
 
 
 @pytest.fixture(autouse=True)
@@ -75,22 +71,10 @@ def test_sending_may_follow_writing(shoes, tmp_path, monkeypatch):
     assert contents(tmp_path/'boots') == contents(shoes/'model')
 
 
-DAMAGE = {'{': 'not of a modit retriever', '[]': 'not of a modit retriever', None: 'no config.json'}
-
-
-@pytest.mark.parametrize('text', DAMAGE)
-def test_a_folder_that_is_no_model_gives_a_line(text, shoes, tmp_path):
-    shutil.copytree(shoes/'model', tmp_path/'model')
-    config = tmp_path/'model'/'config.json'
-    if text is None: config.unlink()
-    else: config.write_text(text)
-    with pytest.raises(ValueError, match=DAMAGE[text]) as e: HubRetriever.from_pretrained(tmp_path/'model')
-    assert '\n' not in str(e.value) and str(tmp_path/'model') in str(e.value)
-
-
 def test_items_without_a_model_are_not_fitted(shoes, tmp_path):
     for file in ('embeddings.npy', 'items.csv'): shutil.copy(shoes/file, tmp_path)
-    with pytest.raises(ValueError, match='no model'): HubRetriever.from_pretrained(tmp_path)
+    with pytest.raises(ValueError, match='no model') as e: HubRetriever.from_pretrained(tmp_path)
+    assert '\n' not in str(e.value) and str(tmp_path) in str(e.value)
 
 
 def test_a_full_disk_loses_nothing(shoes, tmp_path, monkeypatch):

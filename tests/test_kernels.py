@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import ROOT, environment
+from conftest import ROOT, environment, run_apart
 from kernels import KERNELS
 
 RUN = """
@@ -37,9 +37,7 @@ def runs(tmp_path_factory):
     "What both runs decided: set of kernels -> arrays."
     def run(name):
         place = tmp_path_factory.mktemp(name)
-        words = dict(environment(ROOT), MODIT_RUNS=str(place/'runs'), **KERNELS[name])
-        done = subprocess.run([sys.executable, '-c', RUN, str(place/'run.npz')], env=words, cwd=ROOT,
-                              capture_output=True, text=True)
+        done = run_apart(RUN, place/'run.npz', MODIT_RUNS=place/'runs', **KERNELS[name])
         assert done.returncode == 0, done.stderr[-3000:]
         with np.load(place/'run.npz') as arrays: return dict(arrays)
     names = 'here', 'no-avx2'
@@ -80,8 +78,7 @@ OBEYED = {'no-avx512': ['AVX2', 'AVX2', 'Haswell', True, False],
 @pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() not in ('AVX2', 'AVX512'),
                     reason='this machine has no kernels to leave out')
 def test_libraries_obey_a_set(name):
-    words = environment(ROOT) | KERNELS[name]
-    done = subprocess.run([sys.executable, '-c', CHOSEN], env=words, cwd=ROOT, capture_output=True, text=True)
+    done = run_apart(CHOSEN, **KERNELS[name])
     assert json.loads(done.stdout) == OBEYED[name], done.stderr[-2000:]
 
 

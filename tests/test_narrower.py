@@ -7,7 +7,7 @@ import pytest
 
 from conftest import ROOT
 from modit.repro.datasets.datasets import DATASETS, asks, pages_asked
-from modit.repro.report.report import figures_dir, read_cases, write_cases
+from modit.repro.report.report import figures_dir, write_cases
 from modit.repro.pages import page as pages
 from modit.stages import pipeline
 from modit.repro.pages.notebooks import page_constant, short_name
@@ -46,33 +46,11 @@ def test_less_is_read_and_published_without_a_stage(untrained, name):
     assert not (untrained/'manifest.json').exists()
 
 
-@pytest.mark.parametrize('more', [
-    dict(seed=3), dict(overrides=dict(margin=.05)), dict(cases=2000), dict(fresh=True),
-    dict(orders=['random', 'ascending'])])
-def test_anything_else_is_computed(untrained, more):
-    asked = []
-    def run(p):
-        asked.append(p.name)
-        return dict(order=pd.DataFrame(dict(domain=['D1'], split=['item'], case=[0])))
-    p = open_page('order', **dict(profile='mini', **LESS) | more)
-    p.scores(run)
-    assert asked == ['order'] and p.made
-
-
 def test_what_was_computed_before_is_not_replaced(untrained):
     p = open_page('order', profile='mini', **LESS)
     mine = pd.DataFrame(dict(domain=['D1'], split=['item'], case=[7]))
     write_cases(p.folder, 'order', mine)
     assert p.scores(None)['order'].equals(mine) and not p.made
-
-
-def test_means_over_cases_are_computed_again(untrained):
-    p, cut = (open_page('direct', profile='mini', **more) for more in (LESS, dict(domains=['D1'])))
-    means = read_cases(figures_dir(p.s), 'direct_draws')
-    assert 'case' not in means and {*means.split} == {'item', 'pattern'}
-    with redirect_stdout(io.StringIO()):
-        assert p.part() == {} and {*cut.part()} == {'direct', 'direct_draws', 'direct_new', 'direct_loose',
-                                                'direct_priced'}
 
 
 @pytest.mark.parametrize('profile', [x for x in DATASETS if not asks(x, 'main')])

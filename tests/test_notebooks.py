@@ -4,7 +4,6 @@ With --changed: those that differ from the last commit, and such experiments too
 """
 import io
 import re
-import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
@@ -19,7 +18,7 @@ from execnb.shell import CaptureShell
 from IPython.core.pylabtools import select_figure_formats
 from nbdev.test import test_nb as run_page
 
-from conftest import EXPERIMENTS, LIBRARY, ROOT, changed_files, environment, two_at_a_time
+from conftest import COMMAND, EXPERIMENTS, LIBRARY, changed_files, run_apart, two_at_a_time
 from modit.repro.ablations import ABLATIONS, FOLDER_STAGES, OWN_STAGES, STAGES, VARIANTS
 from modit.repro.datasets.icons import why_no_icons
 from modit.repro.datasets.licences import why_no_licences
@@ -124,7 +123,5 @@ def test_page(page_runs, page):
 
 
 def test_experiment_at_smoke(changed_experiment):
-    command = [sys.executable, '-m', 'modit.cli.command', 'run', changed_experiment.stem]
-    run = subprocess.run([*command, '--profile', 'smoke', '--fresh'], cwd=ROOT, env=environment(ROOT),
-                         capture_output=True, text=True)
+    run = run_apart(COMMAND, 'run', changed_experiment.stem, '--profile', 'smoke', '--fresh')
     assert run.returncode == 0, f'{changed_experiment.name} failed:\n{run.stderr[-3000:]}'

@@ -1,18 +1,21 @@
-"""Tables follow from the committed scores, without a model and without a kernel.
+"""Tables follow from the committed scores, without a model and without a kernel; so do the verdicts of a
+second world, whose jobs take nothing from the first.
 
 Figures are not drawn here: test_figures.py draws those of the committed scores, and test_every_page.py writes
 some of the smoke profile and compares them.
 """
-import json
 import re
 import shutil
 
 import pandas as pd
 import pytest
 
-from conftest import NO_KERNEL, WRITING, copy_repository, results, run_python
-from modit.repro.pages.notebooks import experiments, short_name
+from conftest import NO_KERNEL, ROOT, WRITING, copy_repository, results, run_python
+from modit.repro.pages.graph import main_stages, page_job, stage_jobs
+from modit.repro.pages.notebooks import experiment_path, experiments, short_name
 from modit.repro.pages.redraw import has_scores
+from modit.repro.pages.replicate import SECOND, SECOND_PAGES, second_jobs
+from modit.settings import load_settings
 
 pytestmark = pytest.mark.slow
 
@@ -62,35 +65,47 @@ def test_a_variant_that_was_never_trained_changes_no_result(tmp_path, page, page
     assert results(copy, 'mini') == before
 
 
-CLAIM = """#| export
-def claims(
-    scores, # of `run`
-    p,      # Page
-) -> list:
-    "One claim, which is not confirmed."
-    rows = differences(joined(scores), p)
-    return [judge('B99', rows.assign(verdict='against'))]
-"""
-REDRAWN = """from modit.repro.pages.redraw import redraw_page
-for name in ('twice', 'why'): redraw_page(name, profile='mini')"""
-EXPORT = """from importlib.metadata import entry_points
-[script.load()() for script in entry_points(group='console_scripts', name='nbdev-export')]"""
-NEW_NAMES = {'380_bootstrap': '385_twice', 'repro.paper.bootstrap': 'repro.paper.twice',
-             'fig-sig': 'fig-twice', 'tab-optimism': 'tab-twice'}
+# ---- a second world
+LENT = ('data', 'order')  # scores of the first world that stand for a second one's
 
 
-def test_a_page_with_a_claim_is_two_files_even_where_the_claim_is_opposite(tmp_path):
+def test_no_job_takes_anything_from_the_first_world():
+    s = load_settings('smoke')
+    pages = [page_job(s, experiment_path(name).stem) for name in SECOND_PAGES]
+    first = {*stage_jobs(s, main_stages(s)), *(job.output for job in pages)}
+    stages, pages = second_jobs('smoke')
+    jobs = stages | pages
+    assert len(pages) == len(SECOND_PAGES) and not first & set(jobs)
+    assert len({job.name for job in jobs.values()}) == len(jobs)
+    for job in jobs.values():
+        assert set(job.inputs) <= set(jobs) and f'"seed": {SECOND}' in job.command
+
+
+JUDGE = """from modit.repro.pages.redraw import redraw_page
+from modit.repro.pages.replicate import redraw_second
+print(redraw_second('mini'), redraw_page('replicate', profile='mini'), redraw_second('smoke'))"""
+
+
+def test_equal_scores_give_equal_estimates_side_by_side(tmp_path):
     copy = copy_repository(tmp_path/'modit')
-    room = copy/'nbs'/'repro'/'paper'
-    text = (room/'380_bootstrap.ipynb').read_text()
-    for old, new in NEW_NAMES.items(): text = text.replace(old, new)
-    page = json.loads(text)
-    for cell in page['cells']:
-        if 'def claims(' in ''.join(cell['source']): cell['source'] = CLAIM
-    (room/'385_twice.ipynb').write_text(json.dumps(page))
-    line = 'B99,method,synthetic,twice,ours,HPPO is below SFT.\n'
-    with open(copy/'figures'/'reported'/'claims.csv', 'a') as f: f.write(line)
-    run_python(EXPORT, copy)
-    run_python(REDRAWN, copy)
-    row = pd.read_csv(copy/'figures'/'mini'/'claims.csv').set_index('id').loc['B99']
-    assert row.verdict == 'opposite' and row.why.startswith('Not explained. No experiment')
+    first, second = copy/'figures'/'mini', copy/'figures'/'mini'/'runs'/f'seed={SECOND}'
+    shutil.rmtree(second, ignore_errors=True)
+    (second/'cases').mkdir(parents=True)
+    for name in LENT: shutil.copy(first/'cases'/f'{name}.csv.gz', second/'cases')
+    before = (first/'claims.csv').read_bytes()
+    said = run_python(JUDGE, copy)
+    assert "['300_data', '330_order']" in said and 'no scores in figures/smoke' in said
+    assert (first/'claims.csv').read_bytes() == before       # the first ledger is only read
+    both = pd.read_csv(first/'tab-replicate.csv', index_col='id', keep_default_na=False)
+    ledger = pd.read_csv(ROOT/'figures'/'mini'/'claims.csv', index_col='id')
+    assert both.verdict_0.to_dict() == ledger.verdict.to_dict()
+    judged = both[both.verdict_1 != 'not run']
+    assert sorted(judged.index) == ['C09', 'C10', 'C33']
+    numbers = judged[['estimate_0', 'estimate_1']].astype(float)
+    assert (numbers.estimate_0 - numbers.estimate_1).abs().max() < 1e-6
+    assert (judged.agree == (judged.verdict_0 == judged.verdict_1).map({True: 'yes', False: 'no'})).all()
+    assert (judged.shared.astype(int) == judged.cells.astype(int)).all()
+    assert set(both.agree[both.verdict_1 == 'not run']) == {''}
+    assert not list((copy/'runs').rglob('*.safetensors'))
+    assert {'tab-order.csv', 'tab-data.csv', 'claims.csv'} <= {p.name for p in second.iterdir()}
+    assert not list(second.glob('*.svg'))

@@ -290,7 +290,7 @@ def make_targets():
 
 
 def test_what_texts_name_is_there():
-    "Their links are followed in test_tour.py."
+    "Their links are followed in test_texts.py."
     for path in (p for p in tracked_files() if p.suffix == '.md' and p.parts[:2] != ('docs', 'log')):
         text = (ROOT/path).read_text()
         for block in re.findall(r'^```(?:bash|sh)\n(.*?)^```', text, re.M | re.S):

@@ -1,7 +1,6 @@
 """A model that is handed on: what it finds, what it refuses, and that nothing is lost on the way."""
 import json
 import os
-import resource
 import shutil
 import signal
 import socket
@@ -19,7 +18,7 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 
-from conftest import COMMAND, ROOT, contents, environment, write_shoes
+from conftest import COMMAND, ROOT, contents, environment, full_disk, write_shoes
 from modit.anchored import anchored
 from modit.evaluation import case_noise
 from modit.data.folder import write_folder
@@ -38,13 +37,10 @@ PLAIN = dict(share=1., step=0., own=0.)  # the policy's query as it is
 
 
 @pytest.fixture(scope='module')
-def shoes(tmp_path_factory):
-    "A folder with its model, trained for a few steps in a store of its own."
-    home = tmp_path_factory.mktemp('home')
-    with pytest.MonkeyPatch.context() as m:
-        m.setenv('MODIT_RUNS', str(home/'runs'))
-        fit(write_shoes(home/'shoes', 'no. {}'.format), 'smoke')
-        yield home/'shoes'
+def shoes(home):
+    "A folder with its model, trained for a few steps."
+    fit(write_shoes(home/'shoes', 'no. {}'.format), 'smoke')
+    return home/'shoes'
 
 
 @pytest.fixture
@@ -88,14 +84,6 @@ def test_a_list_is_what_a_plain_computation_finds(loaded, n, scale):
     assert np.allclose(found.density, loaded.density(items))
 
 
-def test_one_list_is_answered_by_the_items_of_a_batch(loaded):
-    x, rows = loaded.catalogue.items[:6], np.arange(6)
-    alone, shared = loaded.queries([x])[0], loaded.queries([x, x])[1]
-    assert np.allclose(alone, shared, atol=1e-5)
-    (_, ours), (_, theirs) = (loaded.catalogue.nearest(query[None], 20, x, rows) for query in (alone, shared))
-    assert np.array_equal(ours, theirs)
-
-
 def test_of_too_many_seeds_m_are_read_and_all_left_out(loaded):
     rows, m = np.arange(40), loaded.settings.prefix_len
     x = loaded.catalogue.items[rows]
@@ -133,18 +121,15 @@ def test_an_item_that_equals_a_vector_is_that_seed(loaded):
 
 
 @pytest.fixture(scope='module')
-def numbered(tmp_path_factory):
+def numbered(home):
     "A folder whose ids are whole numbers below and above 2**63, with copies of an item, searched untrained."
-    home = tmp_path_factory.mktemp('numbered')
     domain = make_domain(make_world(load_settings('smoke')), 'D1', load_settings('smoke'))
     items = domain.items.copy()
     items[100:700] = items[100]
     ids = [177 + i if i % 2 else 13811189083039875000 + i for i in range(len(items))]
     ids[7], ids[9] = 2**70, -5
     write_folder(home/'points', items, ids, domain.attribute)
-    with pytest.MonkeyPatch.context() as m:
-        m.setenv('MODIT_RUNS', str(home/'runs'))
-        yield Retriever.untrained(home/'points', 'smoke')
+    return Retriever.untrained(home/'points', 'smoke')
 
 
 def test_whole_numbers_are_ids_however_they_come(numbered):
@@ -251,14 +236,7 @@ def test_a_table_in_half_precision_knows_its_items(numbered):
 
 
 def test_any_index_that_searches_will_do(loaded, shoes):
-    class Brute:
-        "Inner products, sorted."
-        def __init__(self, items): self.items = items
-        def search(self, queries, k):
-            scores = queries @ self.items.T
-            ids = np.argsort(-scores, axis=1, kind='stable')[:, :k]
-            return np.take_along_axis(scores, ids, 1), ids
-    other = Retriever.load(shoes/'model', shoes, Brute(loaded.catalogue.items))
+    other = Retriever.load(shoes/'model', shoes, VectorIndex(loaded.catalogue.items))
     seeds = loaded.catalogue.ids[:4]
     assert np.allclose(other.expand(seeds, 15).score, loaded.expand(seeds, 15).score, atol=1e-5)
 
@@ -398,13 +376,8 @@ def test_items_of_another_kind_are_refused_and_other_items_told(loaded, shoes):
 # ---- nothing is lost
 def test_a_full_disk_keeps_the_old_model(loaded, copied):
     before = contents(copied)
-    old, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, old[1]))
-        with pytest.raises(OSError, match='cannot write.*nothing was changed'): loaded.save(copied)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
-        signal.signal(signal.SIGXFSZ, handler)
+    with full_disk(20_000), pytest.raises(OSError, match='cannot write.*nothing was changed'):
+        loaded.save(copied)
     assert contents(copied) == before
 
 
@@ -552,9 +525,3 @@ def test_the_command_prints_a_list_that_can_be_piped(loaded, shoes, modit):
     assert ids(lines) == loaded.expand(seeds[:6], 5, share=.3, step=.4, own=.4).id.tolist()
     status, lines, last = modit(*line, stdin='boot')
     assert status == 2 and not lines and last.startswith("modit: seed 'boot'")
-
-
-def test_a_model_that_is_replaced_keeps_its_modes(loaded, copied):
-    for path in copied.iterdir(): path.chmod(0o600)
-    loaded.save(copied)
-    assert {path.stat().st_mode & 0o777 for path in copied.iterdir()} == {0o600}

@@ -15,17 +15,16 @@ import time
 
 import pytest
 
-from conftest import HANG, ROOT, begun, copied, copy_repository, digest, environment, results
+from conftest import COMMAND, HANG, ROOT, begun, copied, copy_repository, digest, environment, results
 
 pytestmark = pytest.mark.slow
-COMMAND = 'from modit.cli.command import main; main()'
 
 
-def start(copy, *argv):
+def start(copy, *argv, **variables):
     "Start `modit` in a copy, in a process group of its own, its messages in a file."
-    log = open(copy/'messages.txt', 'ab')
-    return subprocess.Popen([sys.executable, '-c', COMMAND, *argv], cwd=copy, env=environment(copy),
-                            stdout=log, stderr=log, start_new_session=True)
+    with open(copy/'messages.txt', 'ab') as log:
+        return subprocess.Popen([sys.executable, '-c', COMMAND, *argv], cwd=copy, stdout=log, stderr=log,
+                                env=environment(copy) | variables, start_new_session=True)
 
 
 def kill(process):

@@ -1,10 +1,7 @@
 """Labels on demand: only what is needed is asked for, once, and nothing that was paid for is lost."""
 import math
-import resource
 import shutil
 import signal
-import sqlite3
-import subprocess
 import sys
 import types
 from dataclasses import replace
@@ -13,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import HANG, ROOT, environment
+from conftest import HANG, full_disk, run_apart
 from modit.stages import pipeline
 from modit.data import scorer
 from modit.density import fit_predictor, predict_density, recall_density
@@ -48,25 +45,12 @@ def begin(call, path, name='a:b', batch=4, **other):
     return Scorer(service, IDS, path/'scores.sqlite', name, **other)
 
 
-def test_each_item_is_asked_for_once(tmp_path):
-    oracle, known = Oracle(), np.full(40, np.nan)
-    known[:6] = 1
-    labels = begin(oracle, tmp_path, known=known)
-    asked = stream(0, 'ids').integers(40, size=(9, 7))
-    truth = np.where(np.arange(40) < 6, True, ODD)
-    for ids in (asked, asked[::-1]): assert np.array_equal(labels[ids], truth[ids])
-    assert sorted(oracle.asked) == sorted(IDS[np.unique(asked[asked >= 6])])
-    again = begin(Oracle(), tmp_path, known=known)
-    assert np.array_equal(again[asked], truth[asked]) and not again.service.call.asked
-    assert labels[3] and labels[[]].shape == (0,)
-    with pytest.raises(ValueError, match='by number'): labels[ODD]
-
-
 def test_two_at_once_pay_once(tmp_path):
     first, second = begin(Oracle(), tmp_path), begin(Oracle(), tmp_path)
     assert np.array_equal(first[np.arange(8)], ODD[:8])
     assert np.array_equal(second[np.arange(12)], ODD[:12])
-    assert second.service.call.asked == list(IDS[8:12])
+    assert second.service.call.asked == list(IDS[8:12]) and second[[]].shape == (0,)
+    with pytest.raises(ValueError, match='by number'): second[ODD]
 
 
 def short(ids): return [1.]*(len(ids) - 1)
@@ -123,9 +107,8 @@ Scorer(Service(call, batch=4), np.arange(40).astype(str), sys.argv[1], 'a:b')[np
 
 
 def test_a_kill_costs_no_label(tmp_path):
-    command = [sys.executable, '-c', KILLED, str(tmp_path/'scores.sqlite'), str(tmp_path/'answered')]
-    run = subprocess.run(command, cwd=ROOT, env=environment(ROOT), capture_output=True)
-    assert run.returncode == -signal.SIGKILL, run.stderr.decode()[-2000:]
+    run = run_apart(KILLED, tmp_path/'scores.sqlite', tmp_path/'answered')
+    assert run.returncode == -signal.SIGKILL, run.stderr[-2000:]
     paid, asked = (tmp_path/'answered').read_text().split(), []
     def call(ids):
         asked.extend(ids)
@@ -140,13 +123,8 @@ def test_a_full_disk_asks_for_nothing_that_it_cannot_keep(tmp_path):
         asked.extend(batch)
         return [1]*len(batch)
     labels = Scorer(Service(call, batch=10), ids, tmp_path/'scores.sqlite', 'a:b')
-    old, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, old[1]))
-        with pytest.raises(OSError, match='nothing that was kept is lost'): labels[np.arange(400)]
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
-        signal.signal(signal.SIGXFSZ, handler)
+    with full_disk(60_000), pytest.raises(OSError, match='nothing that was kept is lost'):
+        labels[np.arange(400)]
     paid = list(asked)
     assert 0 < len(paid) < 400
     asked.clear()
@@ -159,13 +137,6 @@ def test_scores_of_another_and_damaged_ones_are_refused(tmp_path):
     with pytest.raises(ValueError, match='holds scores of a:b, not of c:d'): begin(Oracle(), tmp_path, 'c:d')
     (tmp_path/'scores.sqlite').write_bytes(b'not a database at all, but long enough to be read as one'*40)
     with pytest.raises(ValueError, match='scores.sqlite is damaged'): begin(Oracle(), tmp_path)
-
-
-def test_an_unfinished_question_is_no_score(tmp_path):
-    labels = begin(down, tmp_path)
-    with pytest.raises(ValueError): labels[np.arange(4)]
-    rows = sqlite3.connect(tmp_path/'scores.sqlite').execute('select paid from score').fetchall()
-    assert rows == [(0,)]*4 and begin(Oracle(), tmp_path)[np.arange(4)].tolist() == ODD[:4].tolist()
 
 
 def test_calls_keep_their_distance_and_pauses_grow(tmp_path, monkeypatch):

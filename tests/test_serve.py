@@ -40,18 +40,15 @@ PNG = base64.b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4
 
 
 @pytest.fixture(scope='module')
-def shoes(tmp_path_factory):
+def shoes(home):
     "A folder of items with texts and pictures, some of which lead out of it."
-    home = tmp_path_factory.mktemp('home')
     pictures = ['../secret.png', str(home/'secret.png'), 'link.png', 'items.csv', 'pictures']
     pictures += ['pictures/red.png']*(load_settings('smoke').items[0] - 5)
     write_shoes(home/'shoes', f'no. {{}} {BAD}'.format, picture=pictures)
     (home/'shoes'/'pictures').mkdir()
     for place in (home/'secret.png', home/'shoes'/'pictures'/'red.png'): place.write_bytes(PNG)
     (home/'shoes'/'link.png').symlink_to(home/'secret.png')
-    with pytest.MonkeyPatch.context() as m:
-        m.setenv('MODIT_RUNS', str(home/'runs'))
-        yield home/'shoes'
+    return home/'shoes'
 
 
 @pytest.fixture(scope='module')

@@ -13,7 +13,6 @@ from modit import synthetic_domain
 from modit.data.folder import write_folder
 from modit.serving import catalogue
 from modit.serving.catalogue import OneQuery
-from modit.serving.forecast import fit_forecast, forecast
 from modit.serving.lists import printed, read_marks
 from modit.serving.shape import (
     Shape, marked_way, distinct, diverse, moved_by, nearest, shaped_list,
@@ -45,18 +44,6 @@ def ranked(items, query):
 
 
 @pytest.mark.parametrize('seed', SEEDS)
-@pytest.mark.parametrize('k', [1, 30, 1000])
-def test_the_nearest_are_those_of_a_sort_of_everything(seed, k):
-    items, query, _, allowed = drawn(seed)
-    scores, rows = nearest(items, query, k, allowed)
-    assert rows.tolist() == [i for i in ranked(items, query) if allowed[i]][:k]
-    assert np.allclose(scores, items[rows] @ query, atol=1e-6) and len(rows) == min(k, allowed.sum())
-    half = HalfRows(items.astype(np.float16))
-    by_hand = [i for i in ranked(half[:], query) if allowed[i]]
-    assert nearest(half, query, k, allowed)[1].tolist() == by_hand[:k]
-
-
-@pytest.mark.parametrize('seed', SEEDS)
 @pytest.mark.parametrize('share', [.9, .3, .01])
 def test_half_precision_first_changes_no_shaped_list(seed, share):
     items, query, columns, _ = drawn(seed, 4000)
@@ -78,23 +65,6 @@ def test_where_nothing_may_be_shown_the_list_is_empty():
     assert diverse(items[:0], np.zeros(0), 5, .5).tolist() == []
 
 
-def test_a_blank_is_below_and_above_nothing_and_words_with_signs_are_words():
-    columns = pd.DataFrame({'size': ['1', '', 'nan', '3'], 'a b': ['x=y', 'z', '', 'x=y'],
-                            'flag': [True, False, None, True]})
-    assert where(columns, 'size<2').tolist() == [True, False, False, False]
-    assert where(columns, 'size>=0').tolist() == [True, False, False, True]
-    assert where(columns, 'a b=x=y').tolist() == [True, False, False, True]
-    assert where(columns, 'flag=True').tolist() == [True, False, False, True]
-    assert where(columns, "a b=__import__('os')").sum() == 0 # read, never executed
-    other = pd.DataFrame(dict(half=np.float32([.1, .3, np.nan]), tags=[['a'], None, ['a', 'b']],
-                              count=pd.array([1, None, 3], 'Int64')))
-    assert where(other, 'half<=.3').tolist() == [True, True, False] # as it is printed
-    assert where(other, 'count>=1').tolist() == [True, False, True]
-    assert where(other, "tags=['a']").tolist() == [True, False, False]
-    with pytest.raises(ValueError, match="half holds 'inf', which is no number"):
-        where(other.assign(half=np.inf), 'half<1')
-
-
 ID = 1546130668394913800  # of an account: a double holds 128 of its neighbours as the same number
 ALIKE = [
     (ID + np.arange(6), {f'={ID + 2}': '001000', f'!={ID + 2}': '110111', f'>={ID + 2}': '001111',
@@ -107,6 +77,11 @@ ALIKE = [
     (['1.50', '2.00', ''], {'=1.5': '100', '=2': '010', '!=2': '101', '=': '001', '>=1.5': '110'}),
     (['3.1', '3.10', '3.9'], {'=3.1': '100', '=3.10': '010', '!=3.1': '011'}),
     (['007', '7', '1E2', '100'], {'=7': '0100', '=007': '1000', '=100': '0001', '!=7': '1011'}),
+    (['1', '', 'nan', '3'], {'<2': '1000', '>=0': '1001'}), # a blank is below and above nothing
+    (pd.array([1, None, 3], 'Int64'), {'>=1': '101'}),
+    (np.float32([.1, .3, np.nan]), {'<=.3': '110'}), # as it is printed
+    (['x=y', 'z', '', 'x=y'], {'=x=y': '1001', "=__import__('os')": '0000'}), # read, never executed
+    ([True, False, None, True], {'=True': '1001'}),
     ([True, False, True], {'=1': '101', '=true': '101', '=TRUE': '101', '=0': '010', '=no': '010',
                            '!=1': '010', '>=1': '101', '<1': '010', '=1|0': '111'}),
     (['True', 'true', 'TRUE', '1', ''], {'=true': '11110', '=1': '11110', '!=True': '00001', '>=1': '11110'}),
@@ -141,6 +116,10 @@ def test_numbers_and_columns_are_what_they_are_in_any_form():
     table = pd.DataFrame({'gr\u00f6\u00dfe': np.float32([.1, .3, 2]), ' whole': [2**70, 2**70 + 1, 5]})
     for name in ('gr\u00f6\u00dfe', unicodedata.normalize('NFD', 'gr\u00f6\u00dfe')):
         assert where(table, f'{name}=0.1').tolist() == [True, False, False]
+    tags = pd.DataFrame(dict(tags=[['a'], None, ['a', 'b']]))
+    assert where(tags, "tags=['a']").tolist() == [True, False, False]
+    with pytest.raises(ValueError, match="half holds 'inf', which is no number"):
+        where(pd.DataFrame(dict(half=[np.inf])), 'half<1')
     assert where(table, f'whole={2**70}').tolist() == [True, False, False]
     assert where(table, f'whole>{2**70}').tolist() == [False, True, False]
     for wrong in ('whole>2024-05-02', 'whole<1e999', f'whole<{"9"*400}', 'whole>2024-02-30'):
@@ -235,25 +214,6 @@ def test_thresholds_are_met_whichever_way_they_point(seed, most):
         assert found.tolist() == by_hand[:30], asked
 
 
-def test_unlike_alone_is_held_against_the_seeds():
-    goods = Goods(0)
-    x, no, parts = goods.items[:3], ['item 20', 'item 30'], dict(seeds=goods.query)
-    moved = unit(goods.query + .5*unit(x.mean(0) - goods.items[[20, 30]].mean(0)))
-    for wish in (dict(unlike=no), dict(judged=dict.fromkeys(no, 0))):
-        ours = with_feedback(Shape(**wish, feedback=.5), goods, x, parts)
-        assert np.allclose(sum(ours.values()), moved, atol=1e-5)
-    assert with_feedback(Shape(), goods, x, parts) is parts
-    with pytest.raises(ValueError, match='marks do not differ'):
-        with_feedback(Shape(judged=dict.fromkeys(no, 1)), goods, x, parts)
-
-
-def test_fewer_than_asked_are_told_in_one_line():
-    goods = Goods(0)
-    with pytest.warns(UserWarning, match='^k: 300 items asked, and [0-9]+ meet the conditions$') as said:
-        rows = shaped_list(Shape(where='price<5'), goods, goods.query, 300, None, None, goods.density)[1]
-    assert len(said) == 1 and len(rows) == ((goods.columns.price < 5) & ~goods.hidden).sum()
-
-
 @pytest.mark.parametrize('wish, said', [ # others are on page shape
     (dict(where='price'), 'no sign'), (dict(where=3), 'no sign'), (dict(where=True), 'no sign'),
     (dict(where='price<low'), "'low' is no number"), (dict(where='shop<3'), 'no number; use = or !='),
@@ -261,6 +221,7 @@ def test_fewer_than_asked_are_told_in_one_line():
     (dict(threshold=7), 'from -1 to 1'), (dict(threshold='much'), 'from -1 to 1'),
     (dict(threshold=[True]), 'from -1 to 1'), (dict(without='cap'), "id 'cap'"),
     (dict(unlike=['cap']), "id 'cap'"), (dict(judged=dict(cap=1)), "id 'cap'"),
+    (dict(judged={'item 20': 1, 'item 30': 1}), 'marks do not differ'),
     (dict(judged={'item 1': float('nan')}), 'give 0, 1'), (dict(judged={'item 1': True}), 'give 0, 1'),
     (dict(unlike={'item 1': 1}), 'give one, or a list'), (dict(distinct=dict(shop='few')), 'give 1, 2'),
     (dict(distinct=dict(shop='inf')), 'no whole number'),
@@ -277,48 +238,16 @@ def test_a_wish_that_cannot_be_met_is_refused_in_one_line(wish, said):
     assert said in str(refusal.value) and '\n' not in str(refusal.value)
 
 
-# ---- forecast
-def lists(rng, patterns, n=20, k=30):
-    "Features and hits of lists whose patterns differ in how many are hits beyond what features say."
-    shift = np.repeat(rng.normal(0, .5, patterns), n)
-    features = rng.normal(size=(patterns*n, k, 3)) + rng.normal(size=(patterns*n, 1, 3))
-    chance = 1/(1 + np.exp(-features @ [1.5, -1., 0.] - .5 - shift[:, None]))
-    return features, rng.random(chance.shape) < chance, np.repeat(np.arange(patterns), n)
-
-
-def test_a_forecast_is_calibrated_and_its_interval_holds_on_new_patterns():
-    rng = np.random.default_rng(0)
-    fitted = fit_forecast(*lists(rng, 40))
-    features, hits, _ = lists(rng, 40)
-    guess, low, high = np.array([forecast(x, fitted) for x in features]).T
-    true = hits.sum(1)
-    assert abs(guess.mean() - true.mean()) < .5 and np.corrcoef(guess, true)[0, 1] > .8
-    assert .92 < ((low <= true) & (true <= high)).mean() < .98
-    assert (low <= guess).all() and (guess <= high).all() and low.min() >= 0 and high.max() <= 30
-
-
-def test_few_patterns_have_no_interval_and_one_answer_is_no_trouble():
-    features, hits, pattern = lists(np.random.default_rng(1), 4)
-    assert fit_forecast(features, hits, pattern)['low'] is None
-    for answer in (0, 1):
-        fitted = fit_forecast(features, np.full(hits.shape, bool(answer)), pattern)
-        count, low, high = forecast(features[0], fitted)
-        assert abs(count - 30*answer) < .5 and low is high is None
-
-
 # ---- a folder's own list, in Python and as a command
 @pytest.fixture(scope='module')
-def shop(tmp_path_factory):
+def shop(home):
     "A folder with prices and shops, searched without training."
-    home = tmp_path_factory.mktemp('home')
     domain = synthetic_domain(load_settings('smoke'), 'D1')
     rng, n = np.random.default_rng(0), len(domain.items)
     columns = dict(price=rng.integers(1, 100, n), shop=rng.choice(['north', 'south', ''], n))
     write_folder(home/'shop', domain.items, [f'shoe-{i}' for i in range(n)], domain.attribute, **columns)
-    with pytest.MonkeyPatch.context() as m:
-        m.setenv('MODIT_RUNS', str(home/'runs'))
-        Retriever.untrained(home/'shop', 'smoke').save(home/'shop'/'model')
-        yield home/'shop'
+    Retriever.untrained(home/'shop', 'smoke').save(home/'shop'/'model')
+    return home/'shop'
 
 
 @pytest.fixture(scope='module')

@@ -3,7 +3,6 @@ import errno
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import ROOT, corpus_of, environment
+from conftest import ROOT, corpus_of, environment, full_disk, run_apart
 from modit.cli import command
 from modit.stages import pipeline, shards
 from modit.index import milvus
@@ -45,8 +44,7 @@ def saved(pool, folder):
 
 
 # ---- the same bytes
-@pytest.mark.parametrize('index', ['flat', 'ivf'])
-@pytest.mark.parametrize('cases', [48, 250], ids=['smoke', 'several blocks'])
+@pytest.mark.parametrize('index, cases', [('ivf', 48), ('flat', 250)]) # these in several blocks
 def test_a_pool_has_the_same_bytes_for_any_number_of_shards(world, tmp_path, index, cases):
     policy, corpus = world
     corpus, s = replace(corpus, index_kind=index), replace(S, hppo_cases=cases)
@@ -109,9 +107,9 @@ label_in_shards(Counted(20, lambda: os.kill(os.getpid(), signal.SIGKILL)), ALL.c
 
 
 def test_killed_in_the_middle_only_unfinished_shards_are_labelled_again(tmp_path):
-    env = environment(ROOT) | dict(PYTHONPATH=f'{ROOT}{os.pathsep}{ROOT/"tests"}')
-    command = [sys.executable, '-c', KILLED.format(str(tmp_path/'work'))]
-    assert subprocess.run(command, cwd=ROOT, env=env, capture_output=True).returncode == -signal.SIGKILL
+    path = f'{ROOT}{os.pathsep}{ROOT/"tests"}'
+    killed = run_apart(KILLED.format(str(tmp_path/'work')), PYTHONPATH=path)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
     kept = {p: p.stat().st_mtime_ns for p in (tmp_path/'work').iterdir()}
     assert sorted(kept) == [shard_file(tmp_path/'work', 1, i, 7) for i in (1, 2, 3)]
     label = Counted()
@@ -182,13 +180,7 @@ def test_a_full_disk_leaves_whole_shards_only(tmp_path, monkeypatch):
 
 def test_a_disk_that_fills_up_at_the_join_keeps_all_shards(tmp_path):
     joined, path = label_in_shards(toy, ALL.cases, tmp_path, shards=7), tmp_path/'joined'
-    old, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, old[1]))
-        with pytest.raises(OSError, match='cannot write .*joined'): joined.save(path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
-        signal.signal(signal.SIGXFSZ, handler)
+    with full_disk(3000), pytest.raises(OSError, match='cannot write .*joined'): joined.save(path)
     assert len([*tmp_path.iterdir()]) == 7
     label = Counted()
     label_in_shards(label, ALL.cases, tmp_path, shards=7)

@@ -17,7 +17,7 @@ from conftest import HANG, ROOT, begun, copy_repository, environment, results
 from modit.repro.pages.graph import TRAINING, main_stages, page_job, slurm_resources, stage_jobs
 from modit.settings import load_settings
 from modit.store import load_arrays
-from test_runs import COMMAND, LEFT, models
+from test_runs import LEFT, models, start
 
 ROUNDS = LEFT[1:]  # of preferences, and two pages
 SCRIPT = ROOT/'workflow'/'slurm-local'
@@ -52,14 +52,6 @@ def slurm(tmp_path_factory):
         if up.returncode: pytest.skip(f'Slurm is installed but does not start: {up.stderr[-2000:]}')
         yield dict(SLURM_CONF=str(folder/'slurm.conf'), PATH=f'{folder}/bin:{environment(ROOT)["PATH"]}')
     finally: subprocess.run([SCRIPT, 'down', folder], capture_output=True)
-
-
-def start(copy, slurm, words):
-    "Start the run in a copy, in a process group of its own, its messages in a file."
-    command = [sys.executable, '-c', COMMAND, *MAIN_RUN]
-    with open(copy/'messages.txt', 'ab') as log:
-        return subprocess.Popen(command, cwd=copy, env=environment(copy) | slurm | dict(MODIT_SLURM=words),
-                                stdout=log, stderr=log, start_new_session=True)
 
 
 def running(slurm, rule):
@@ -105,14 +97,14 @@ def test_a_run_that_loses_jobs_memory_and_the_controller_ends_the_same(slurm, wh
     usual = profile.read_text()
 
     profile.write_text(usual.replace('retries: 1', 'retries: 0'))  # it would starve again
-    starved = start(copy, slurm, 'mem_mb=100')
+    starved = start(copy, *MAIN_RUN, **slurm, MODIT_SLURM='mem_mb=100')
     assert starved.wait(HANG) == 2, messages.read_text()[-3000:]
     profile.write_text(usual)
     said = messages.read_text().splitlines()[-1]
     assert "exceeded its mem_mb; raise it with MODIT_SLURM='mem_mb=" in said
 
     messages.unlink()
-    run = start(copy, slurm, 'mem_mb=2500 gpu=gpu')
+    run = start(copy, *MAIN_RUN, **slurm, MODIT_SLURM='mem_mb=2500 gpu=gpu')
     try:
         subprocess.run(['scancel', running(slurm, 'hppo_D1')], env=os.environ | slurm, check=True)
         running(slurm, 'run_320_main')

@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from conftest import unit, write_shoes
+from conftest import corpus_of, unit, write_shoes
 from modit.anchored import anchored
 from modit.data import columns as door
 from modit.data.folder import write_folder
 from modit.data.synth import make_domain, make_world
 from modit.evaluation import sample_cases
-from modit.ordering import prepare_corpus, trained_patterns
+from modit.ordering import trained_patterns
 from modit.stages.pipeline import get_corpus, get_rows
 from modit.serving import learned, rivals
 from modit.serving.catalogue import make_catalogue
@@ -27,26 +27,18 @@ TINY = dict(pretrain_steps=4, hppo_cases=16, train_rows=[100], batch=16)
 
 
 @pytest.fixture(scope='module')
-def corpus():
-    s = load_settings('smoke')
-    return prepare_corpus(make_domain(make_world(s), 'D2', s), s)
+def corpus(): return corpus_of('D2', load_settings('smoke'))
 
 
 @pytest.fixture(scope='module')
 def several():
     "Settings and corpus of a domain of which several trained kinds validate."
     s = load_settings('smoke', valid_patterns=.6)
-    return s, prepare_corpus(make_domain(make_world(s), 'D2', s), s)
+    return s, corpus_of('D2', s)
 
 
 @pytest.fixture(scope='module')
-def shoes(tmp_path_factory):
-    "A folder of a domain whose texts have line breaks, and a store of its own."
-    home = tmp_path_factory.mktemp('home')
-    write_shoes(home/'shoes', 'no. {},\na "shoe"\tof\r\nleather'.format)
-    with pytest.MonkeyPatch.context() as m:
-        m.setenv('MODIT_RUNS', str(home/'runs'))
-        yield home/'shoes'
+def shoes(home): return write_shoes(home/'shoes', 'no. {}'.format)
 
 
 @pytest.fixture(scope='module')
@@ -69,51 +61,7 @@ def test_a_list_names_the_items_own_patterns(flat):
     assert found.pattern.tolist() == own[found.id.astype(int)].tolist()
 
 
-# ---- by brute force
-def list_by_hand(corpus, rows, k, n, step, own):
-    "Seeds' mean, moved by the two additions, against every item."
-    x = corpus.items[rows].astype(np.float64)
-    mean = unit(x.mean(0))
-    others = np.setdiff1d(np.arange(len(corpus.items)), rows)
-    around = others[np.argsort(-(corpus.items[others] @ mean), kind='stable')[:n]]
-    query = unit(mean + step*unit(corpus.probe.astype(np.float64)))
-    query = unit(query + own*unit(x.mean(0) - corpus.items[around].mean(0)))
-    scores = corpus.items[others] @ query
-    best = np.argsort(-scores, kind='stable')[:k]
-    return others[best], scores[best]
-
-
-@pytest.mark.parametrize('n', [1, 2, 6, 20])
-def test_a_list_without_training_is_two_additions(quick, shoes, n):
-    corpus = get_corpus(settings_of(shoes), 'shoes')
-    around = len(corpus.items)//len(quick.patterns)
-    rows = np.random.default_rng(n).choice(len(corpus.items), n, replace=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter('error') # no policy: nothing to say of many seeds and of new kinds
-        for moves in (dict(step=.4, own=.2), dict(step=0., own=.6), {}):
-            found = quick.expand(quick.catalogue.ids[rows], 20, **moves)
-            used = {name: found.attrs['moves'][name] for name in ('step', 'own')}
-            ids, scores = list_by_hand(corpus, rows, 20, around, **used)
-            assert np.allclose(found.score, scores, atol=1e-5)
-            assert len(set(found.id) & set(quick.catalogue.ids[ids])) >= 19 # near ties may fall either way
-    assert found.attrs['moves'] in [x.moves for x in quick.about.moves['untrained'].values()]
-
-
-def test_the_grid_is_what_single_searches_find(corpus):
-    s = load_settings('smoke')
-    cases = rivals.validation_cases(corpus, s, 12)['pattern']
-    parts = rivals.parts_of(corpus, cases, s)
-    parts['query'] = unit(np.random.default_rng(0).normal(size=parts['mean'].shape)).astype(np.float32)
-    offers = rivals.OFFERS.iloc[::7]
-    joint = rivals.joint_of_moves(corpus, cases, parts, offers, s.k)
-    for i, how in enumerate(offers.to_dict('records')):
-        scores = rivals.steered(**parts, **how) @ corpus.items.T
-        for row, mine in zip(scores, cases.sequence, strict=True): row[mine] = -np.inf
-        ids = np.argsort(-scores, axis=1)[:, :s.k]
-        plain = (corpus.attribute[ids] & (corpus.pattern[ids] == cases.pattern[:, None])).mean(1)
-        assert np.abs(joint[:, i] - plain).max() <= 1.01/s.k # rounding may swap two items
-
-
+# ---- what is served: the moves themselves are computed by hand on pages moves and retriever
 def test_the_chosen_move_is_the_best_on_offer(corpus):
     s = load_settings('smoke')
     chosen = rivals.Trial(corpus, s).moves
@@ -354,14 +302,6 @@ def test_a_folder_without_a_model_is_measured(shoes):
         with pytest.raises(ValueError, match=said): evaluate_model(shoes, asked=asked)
     for asked in (dict(share=.5), dict(scale=2.)):
         with pytest.raises(ValueError, match='no policy'): Retriever.load(shoes).expand(['shoe 1'], **asked)
-
-
-def test_the_command_answers_without_a_model(quick, shoes, modit):
-    status, lines, _ = modit('expand', shoes, '--seeds', '-', '--k', 7, stdin='shoe 1\nshoe 5')
-    assert status == 0 and len(lines) == 8 and all(line.count('\t') == 4 for line in lines)
-    assert [line.split('\t')[0] for line in lines[1:]] == quick.expand(['shoe 1', 'shoe 5'], 7).id.tolist()
-    status, _, last = modit('expand', shoes, '--seeds', '-', '--own', -1, stdin='shoe 1')
-    assert status == 2 and 'own -1.0 is out of range' in last
 
 
 def test_the_card_says_how_the_forecast_did_on_test_cases(tmp_path, monkeypatch):

@@ -1,4 +1,6 @@
-"""The texts: links lead somewhere on a code host too, and the tour's numbers are those of committed files."""
+"""README and tour: links lead somewhere on a code host too, the texts are their templates filled from
+committed scores, and every page is listed."""
+import json
 import re
 import sys
 from pathlib import Path
@@ -6,10 +8,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from conftest import EXPERIMENTS, LIBRARY, ROOT, tracked_files
+from conftest import EXPERIMENTS, LABELS, LIBRARY, ROOT, tracked_files
 from modit.repro.paper.drawings import METHODS, joint_of_cases, nearest_case
-from modit.repro.pages.page import open_page
+from modit.repro.pages.page import COMMITTED, open_page
 from modit.repro.report import front
+from modit.serving.lists import aligned
 
 sys.path.insert(0, str(ROOT/'docs'))
 from docments import read_notebook, text_of  # noqa: E402
@@ -17,6 +20,8 @@ from pictures import PICTURES, stored_picture  # noqa: E402
 from stage import CODE, MARK, MATH, Stage, settle_links, with_entrance, without_badges  # noqa: E402
 
 TOUR = (ROOT/'docs'/'tour.md').read_text()
+README = (ROOT/'README.md').read_text()
+TEXT = (ROOT/'docs'/'article'/'readme.md').read_text()
 FOLDERS = ('.', 'bench', 'docs', 'docs/log', 'nbs', 'nbs/repro', 'figures', 'figures/reported', 'data_synth',
            'data_public')
 TEXTS = [path for folder in FOLDERS for path in sorted((ROOT/folder).glob('*.md'))]
@@ -66,11 +71,6 @@ def test_links_work_on_a_code_host(path):
     assert not faulty, f'{path.name}: no file of the repository: {faulty}'
 
 
-def test_the_tour_links_every_page_that_it_mentions():
-    mentions = re.findall(r'\b[Pp]ages? \d{3}\b|(?<![\w/\[])\d{3}_\w+', re.sub(r'\]\([^)]*\)', ']', TOUR))
-    assert not mentions, f'links in place of {mentions}'
-
-
 # ---- the front page of the site
 def test_the_entrance_stands_before_the_first_section():
     badge = '[![CI](https://x.org/y.svg)](https://x.org)'
@@ -105,8 +105,8 @@ def test_pictures_of_pages_are_those_that_the_pages_show():
         assert f']({name})' in TOUR
 
 
-def test_the_tour_is_its_text_with_numbers():
-    assert front.tour() == TOUR, 'run python -m modit.repro.report.front'
+def test_texts_are_their_templates_with_numbers():
+    assert front.tour() == TOUR and front.readme() == README, 'run python -m modit.repro.report.front'
 
 
 @pytest.fixture(scope='module')
@@ -140,3 +140,92 @@ def test_page_470_says_what_it_draws(drawn):
               f'{100*(removed.x - removed.x2).max():.0f} points']
     said = [x for x in map(str, (*shares, *means, *counts)) if not re.search(rf'(?<![\d.]){x}', text)]
     assert not said, f'computed, and not in the text: {said}'
+
+
+# ---- the README: some numbers are computed here once more
+NAMES = (r'arXiv \d+\.\d+|Table 2|Python 3\.\d+|Apache-2\.0|\(0, 1 or a score\)|\bD[1-4]\b'
+         r'|50,000 labelled cases|\b\d+ (?:to \d+ )?(?:hours?|minutes?|seconds?|GB)\b')
+
+
+def test_no_number_is_typed():
+    text = re.sub(r'^```.*?^```', '', TEXT, flags=re.M | re.S)
+    text = re.sub(r'{%.*?%}|{{.*?}}|`[^`]*`|\]\([^)]*\)', ' ', text, flags=re.S)
+    assert re.findall(r'\S*\d\S*', re.sub(NAMES, '', text)) == []
+
+
+def joint(profile, *names):
+    "Mean Joint in percent, from the files of scores alone: (domain, split, method)."
+    rows = pd.concat(pd.read_csv(ROOT/'figures'/profile/'cases'/f'{name}.csv.gz') for name in names)
+    return 100*rows.groupby(['domain', 'split', 'method']).joint.mean()
+
+
+def spread(values): return f'{min(values):.1f} to {max(values):.1f}'
+
+
+def test_differences_are_those_of_the_scores():
+    flat = ' '.join(README.split())
+    found = joint('mini', 'main', 'order').unstack()
+    assert f'{spread(found.sft/found.average)} times' in flat
+    assert f'{spread(found.ascending - found.random)} points' in flat
+
+
+@pytest.mark.parametrize('words, method, files', [
+    ('average', 'average', ['main']), ('steered average', 'average_own', ['own_direction']),
+    ('direct rewards', 'alone', ['rule']), ('filter', 'filtered', ['baselines'])])
+def test_a_row_of_the_table_is_that_of_the_scores(words, method, files):
+    line, = [x for x in README.splitlines() if x.startswith(f'| {words} |')]
+    found = pd.concat(joint(profile, *files) for profile in ('public', 'icons', 'tree'))
+    domains = ['tweets-positive', 'wordnet-freq', 'wordnet-verb', 'icons', 'wordnet-tree']
+    means = [found[name, split, method] for split in ('pattern', 'item') for name in domains]
+    assert [int(x.strip(' *')) for x in line.strip('| ').split('|')[1:]] == [round(x) for x in means]
+
+
+def test_a_sentence_that_no_longer_holds_stops_the_text():
+    with pytest.raises(ValueError, match='no longer holds'): front.holds(False)
+
+
+def test_what_a_command_prints_is_what_its_page_printed():
+    page = json.loads((ROOT/'nbs'/'serving'/'280_tutorial.ipynb').read_text())
+    [outputs] = [c['outputs'] for c in page['cells'] if c['id'] == 'c014b']
+    [shown] = re.findall(r'^```text\n(.*?)\n```', README, re.M | re.S)
+    assert shown == aligned(''.join(outputs[0]['text']).strip()).strip()
+
+
+def test_shares_of_molecules_are_those_of_the_scores():
+    cases = pd.read_csv(ROOT/'figures'/'molecules'/'cases'/'budget.csv.gz')
+    for method, budget in {'average': 0, 'tested_10': 100, 'feedback_10': 300}.items():
+        rows = cases[(cases.method == method) & (cases.budget == budget)]
+        means = 100*rows.groupby(['domain', 'split']).joint.mean()
+        assert f'{min(means):.0f} to {max(means):.0f}' in README
+
+
+LISTS = {'library': (LIBRARY, 'nbs/README.md'), 'experiments': (EXPERIMENTS, 'nbs/repro/README.md')}
+
+
+@pytest.mark.parametrize('pages, text', LISTS.values(), ids=LISTS)
+def test_every_page_is_listed_in_its_folder(pages, text):
+    listed = (ROOT/text).read_text()
+    folder = (ROOT/text).parent
+    assert not [p.stem for p in pages if f']({p.relative_to(folder).as_posix()})' not in listed]
+
+
+def test_the_list_of_experiments_has_their_questions():
+    listed = (ROOT/'nbs'/'repro'/'README.md').read_text()
+    for page in EXPERIMENTS:
+        [title, *_] = ''.join(json.loads(page.read_text())['cells'][0]['source']).splitlines()
+        title = title.lstrip('# ')
+        assert f'({page.parent.name}/{page.name}) | {title} |' in listed, f'{page.stem} asks "{title}"'
+
+
+def test_every_artefact_of_the_paper_is_committed():
+    numbers = {p.stem for p in (ROOT/'figures'/'reported').glob('tab-*.csv')}
+    assert {label for label in LABELS if label.startswith('tab')} == numbers
+    for label in LABELS:
+        assert [*(ROOT/'figures'/'mini').glob(f'{label}.*')], f'figures/mini holds no {label}'
+
+
+@pytest.mark.parametrize('profile', COMMITTED)
+def test_every_table_is_in_the_results_of_one_page(profile):
+    folder = ROOT/'figures'/profile
+    tables = [x for page in folder.glob('*.md') for x in re.findall(r'^## (\S+)$', page.read_text(), re.M)]
+    assert len(tables) == len({*tables}) and {p.stem for p in folder.glob('tab-*.csv')} <= {*tables}

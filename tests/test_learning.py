@@ -1,0 +1,286 @@
+"""Direct rewards, losses that learn from labelled lists, and a rule: what each may see, against roots, counts
+and formulas by hand."""
+import copy
+import sys
+from dataclasses import replace
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import brentq
+from scipy.special import expit
+
+from conftest import corpus_of
+from modit.anchored import anchored
+from modit.candidates import labelled_pool, rewarded_items
+from modit.data.scorer import Scorer, Service
+from modit.direct import Looks, climb, direct_rewards, nearest, soft_border, soft_joint
+from modit.evaluation import average_pool, sample_cases
+from modit.flow import unconditional_velocity
+from modit.model import init_zero_layers, new_model
+from modit.ordering import training_cases
+from modit.patterns import ROLES
+from modit.repro.lib.lessons import (batch_of, by_best, by_contrast, moved, retrieved, served, strict_looks,
+                                     to_best, to_items, to_pairs, usual)
+from modit.repro.ours.credit import counted
+from modit.rounds import hppo_round
+from modit.rule import DIRECTIONS, Rule, compass, contrast, frame, learn_rule, lesson
+from modit.settings import load_settings
+from modit.sft import finetune
+from modit.sphere import angle, geodesic, weighted_error
+from modit.store import stream
+from modit.variants import SINGLE, Variant
+
+S = load_settings('smoke', direct_steps=4, direct_checkpoints=(2,), hppo_batch=8)
+L = replace(S, direct_tail=0.)  # of lessons
+
+
+@pytest.fixture(scope='module')
+def corpus(): return corpus_of('D3', S)
+
+
+@pytest.mark.parametrize(('k', 'temperature'), [(1, .02), (20, .01), (20, .5), (99, .02)])
+def test_the_border_is_the_root_that_scipy_finds(k, temperature):
+    scores = np.random.default_rng(k).normal(0, .3, 100)
+    root = brentq(lambda tau: expit((scores - tau)/temperature).sum() - k, -50, 50, xtol=1e-13)
+    found = soft_border(torch.from_numpy(scores), k, temperature)
+    assert abs(float(found) - root) < 1e-9
+
+
+def test_nothing_is_learned_where_all_labels_are_equal():
+    scores = torch.randn(3, 50, requires_grad=True)
+    for label in (0., 1.):
+        value = soft_joint(scores, torch.full((3, 50), label), 10, .05)
+        assert not torch.autograd.grad(value.sum(), scores)[0].any()
+
+
+def test_a_list_longer_than_what_may_be_searched_is_refused(corpus):
+    few = np.arange(len(corpus.items)) < 20
+    queries = average_pool(corpus, training_cases(corpus, 4, S, 'hppo', 1))
+    with pytest.raises(ValueError, match='lower k'): nearest(corpus, queries, 30, few)
+
+
+def test_held_out_items_are_neither_searched_nor_labelled(corpus):
+    run = direct_rewards(new_model(anchored(S)), corpus, anchored(S))
+    looks = Looks(corpus, rewarded_items(corpus, replace(S, reward_items=S.direct_items)))
+    cases = training_cases(corpus, 60, S, 'hppo', 1)
+    climb(average_pool(corpus, cases), looks, cases, S)
+    roles = {ROLES[i] for i in corpus.role[list(looks.asked)]}
+    assert roles <= {'train', 'other'} and run.history[-1]['different'] <= (corpus.role == 0).sum()
+
+
+def test_a_label_is_bought_once_though_the_service_fails(corpus, tmp_path):
+    asked, down = [], {3, 4, 5, 9}
+
+    def call(ids):
+        asked.append(list(ids))
+        if len(asked) in down: raise ConnectionError('the service is away')
+        return corpus.attribute[np.array(ids, int)].astype(float).tolist()
+
+    ids = np.array([str(i) for i in range(len(corpus.items))], object)
+
+    def bought():
+        service = Service(call, pause=0, tries=2)
+        return replace(corpus, scorer=Scorer(service, ids, tmp_path/'s', 'mine'))
+
+    def train(of): return direct_rewards(new_model(anchored(S)), of, anchored(S))
+
+    with pytest.raises(ValueError, match='scores are kept'): train(bought())
+    run = train(bought())
+    free = train(corpus)
+    assert run.history == free.history
+    weights = free.policy.state_dict()
+    assert all(torch.equal(x, weights[name]) for name, x in run.policy.state_dict().items())
+    paid = [x for i, part in enumerate(asked, 1) if i not in down for x in part]
+    assert len(paid) == len(set(paid))
+
+
+def test_an_anchored_policy_learns_in_the_supervised_stages_too(corpus):
+    model, losses = finetune(new_model(anchored(S)), corpus, S)
+    assert np.isfinite(losses).all() and len(losses)
+    run = direct_rewards(model, corpus, S) # with guidance: the unconditional branch stays
+    assert [row['step'] for row in run.history] == [2, 4]
+
+
+def test_another_preference_loss_is_a_name_in_a_row(corpus, monkeypatch):
+    """The recipe "Another preference loss": a function of the scaled margins, named in a variant's row."""
+    mine = ModuleType('mine')
+    mine.ipo = lambda margins: (margins - .5)**2
+    monkeypatch.setitem(sys.modules, 'mine', mine)
+    sft, _ = finetune(new_model(S), corpus, S)
+    pool = labelled_pool(sft, corpus, S)
+    ends = {}
+    for loss in ('modit.preference:logistic', 'mine:ipo'):
+        policy, variant = copy.deepcopy(sft), Variant('Mine', loss=loss, **SINGLE)
+        facts = hppo_round(policy, sft, corpus, pool, replace(S, tail_weight=0.), variant, 1, 3)
+        ends[loss] = facts['losses'][0], policy.head.weight.detach()
+    assert np.isclose(ends['modit.preference:logistic'][0], np.log(2), atol=1e-4)
+    assert np.isclose(ends['mine:ipo'][0], .25, atol=1e-4) # no margin yet: (0 - 1/2)^2
+    assert not torch.equal(ends['modit.preference:logistic'][1], ends['mine:ipo'][1])
+
+
+# ---- lessons from lists
+@pytest.fixture(scope='module')
+def model():
+    made = new_model(L)
+    init_zero_layers(made)
+    return made
+
+
+@pytest.fixture(scope='module')
+def lists(corpus, model):
+    cases = training_cases(corpus, 40, L, 'hppo', 1)
+    looks = strict_looks(corpus, L)
+    pool = retrieved(usual(model, corpus, cases, L), cases, looks, L)
+    return pool.beside(retrieved(moved(corpus, cases, (.3, .6), (.2, .6)), cases, looks, L))
+
+
+@pytest.fixture(scope='module')
+def rows(lists, corpus): return batch_of(lists, corpus, L, stream(0, 'rows'), every=True)
+
+
+def test_other_candidates_than_the_best_do_not_matter(rows, corpus, model):
+    others = torch.arange(rows['right'].shape[1]) != rows['winner'][:, None]
+    shuffled = rows['targets'].clone()
+    shuffled[:, :-1][others] = torch.roll(shuffled[:, :-1][others], 1, 0)
+    for loss in (by_best, to_best):
+        known, other = (loss(model, x, model, corpus, L) for x in (rows, rows | dict(targets=shuffled)))
+        assert torch.isclose(known, other, atol=1e-6)
+
+
+def test_an_item_of_several_lists_counts_once(rows, corpus, model):
+    again = rows | {name: torch.cat([rows[name], rows[name]], 1) for name in ('ids', 'right')}
+    once, twice = (to_items(model, x, model, corpus, L) for x in (rows, again))
+    assert torch.isclose(once, twice, atol=1e-6)
+
+
+def test_pairs_in_the_space_of_queries_rank_by_the_served_query(rows, corpus, model):
+    start = new_model(L)
+    loss = to_pairs(model, rows, start, corpus, L)
+    gaps = []
+    for x, sign in ((model, 1), (start, -1)):
+        near = (rows['targets'][:, :-1] @ served(x, rows, L)[:, :, None])[..., 0]
+        gaps.append(sign*160*(near.gather(1, rows['winner'][:, None]) - near))
+    by_hand = torch.log1p(torch.exp(-sum(gaps).double()))[rows['losers']].mean()
+    assert rows['losers'].any() and torch.isclose(loss.double(), by_hand, rtol=1e-4)
+
+
+def test_the_contrast_is_the_printed_formula_of_diffusion_nft(rows, corpus, model):
+    start = new_model(L)
+    targets = rows['targets'][:, :-1]
+    r = rows['joint'].float() - rows['joint'].float().mean(1, keepdim=True)
+    r = .5 + .5*(r/r.std()).clamp(-1, 1)
+    total = 0.
+    place = torch.tensor([L.prefix_len])
+    for j in range(targets.shape[1]):
+        for draw in range(L.hppo_draws):
+            t, noise = rows['t'][:, [draw]], rows['noise'][:, [draw]]
+            z, u = geodesic(noise, targets[:, [j]], t)
+            new, old = (x(rows['prefix'], z, t, place) for x in (model, start))
+            without = unconditional_velocity(model, z, t, place)
+            far = angle(noise, targets[:, [j]])
+            for share, v in ((r[:, j], new), (1 - r[:, j], 2*old - new)):
+                error = without + L.score_scale*(v - without) - u
+                total = total + (share*weighted_error(error, z, u, t, far, L.jacobi)[:, 0]).mean()
+    assert torch.isclose(by_contrast(model, rows, start, corpus, L), total/L.hppo_draws, rtol=1e-4)
+
+
+def test_without_a_clear_winner_every_worse_candidate_is_a_loser(lists, corpus, model):
+    rows = batch_of(lists, corpus, replace(L, margin=2.), stream(0, 'none'))
+    worse = rows['joint'] < rows['joint'].max(1, keepdim=True).values
+    assert torch.equal(rows['losers'], worse) and worse.any(1).all()
+    assert torch.isfinite(to_pairs(model, rows, model, corpus, L))
+
+
+def test_further_items_are_counted_without_known_positives(corpus):
+    cases = training_cases(corpus, 12, L, 'hppo', 1)
+    queries = corpus.items[cases.sequence[:, 0]]
+    found = counted(queries, corpus, cases, L)
+    known = np.isin(corpus.role, [ROLES.index(x) for x in ('train', 'other')])
+    for i, row in enumerate(found.itertuples()):
+        order = np.argsort(-(corpus.items @ queries[i]), kind='stable')
+        order = order[~np.isin(order, cases.sequence[i])]
+        right = corpus.attribute & (corpus.pattern == cases.pattern[i])
+        rest = order[~(known & corpus.attribute)[order]]
+        by_hand = [right[order[:L.k]].mean(), (right & ~known)[order[:L.k]].mean(), right[rest[:L.k]].mean()]
+        assert np.allclose([row.joint, row.held, row.further], by_hand, atol=1.01/L.k)
+
+
+# ---- a rule
+def relabelled(corpus, rows): # the same domain, with the labels of some rows turned round
+    attribute = corpus.attribute.copy()
+    attribute[rows] = ~attribute[rows]
+    return replace(corpus, attribute=attribute)
+
+
+def same(a, b): return all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_no_label_of_a_held_out_item_reaches_a_rule(corpus):
+    held_out = np.flatnonzero(~np.isin(corpus.role, (ROLES.index('train'), ROLES.index('other'))))
+    rules = []
+    for c in (corpus, relabelled(corpus, held_out)):
+        here = compass(c, S)
+        mine = lesson(here, S)
+        seen = frame(here, sample_cases(corpus, 'item', 20, S))
+        rules.append((seen, mine.rows, learn_rule([mine], 5).state_dict()))
+        assert not mine.looks.asked & set(held_out.tolist())
+    for a, b in zip(*rules, strict=True): assert same(a, b)
+
+
+def test_labels_of_a_hidden_pattern_change_nothing(corpus):
+    here = compass(corpus, S)
+    cases = training_cases(corpus, 20, S, 'hidden')[:1]
+    own = corpus.pattern == cases.pattern[0]
+    other = replace(here, corpus=relabelled(corpus, own))
+    assert same(frame(here, cases, [True]), frame(other, cases, [True]))
+    assert not same(frame(here, cases), frame(other, cases))
+
+
+def test_what_is_to_be_found_is_not_what_was_shown(corpus):
+    here = compass(corpus, S)
+    mine = lesson(here, S)
+    positive = here.known & corpus.attribute & (corpus.role == ROLES.index('train'))
+    shares = [mine.looks.allowed[positive].mean(), (~mine.looks.allowed[positive]).mean()]
+    assert .4 < min(shares) # halved at random: some 400 of each
+    assert mine.looks.allowed[here.known & ~positive].all() # all that is wrong may be found
+
+
+def test_the_vectors_of_a_case_by_a_naive_computation(corpus):
+    here = compass(corpus, S)
+    cases = sample_cases(corpus, 'item', 5, S)
+    rows = frame(here, cases)
+    for i in range(5):
+        seeds = corpus.items[cases.prefix[i]].astype(float)
+        mean = seeds.mean(0)/np.linalg.norm(seeds.mean(0))
+        near = [j for j in np.argsort(-(corpus.items @ mean.astype(np.float32)), kind='stable')
+                if j not in cases.sequence[i]][:here.many]
+        x, attribute, known = corpus.items[near].astype(float), corpus.attribute[near], here.known[near]
+        up, down = x[known & attribute], x[known & ~attribute]
+        labelled = up.mean(0) - down.mean(0) if len(up) and len(down) else np.zeros(S.dim)
+        own = seeds.mean(0) - x.mean(0)
+        for name, v in dict(own=own, labelled=labelled).items():
+            got = rows['directions'][i, DIRECTIONS.index(name)].numpy()
+            expected = v/max(np.linalg.norm(v), 1e-12)
+            assert got @ expected > .999 or not np.any(expected) and not got.any()
+
+
+def test_nothing_moves_along_a_direction_without_a_length():
+    x = np.ones((4, 3), np.float32)
+    some, none = np.array([True, False, True, False]), np.zeros(4, bool)
+    assert not contrast(x, some, none).any() and not contrast(x, none, some).any()
+    assert not contrast(x, some, ~some).any() # equal means
+
+
+def test_a_rule_answers_in_any_dimension_and_with_any_number_of_seeds():
+    rule = Rule()
+    for p in rule.parameters(): torch.nn.init.normal_(p, std=.2)
+    for d, m in ((3, 1), (48, 30), (384, 6)):
+        unit = torch.nn.functional.normalize
+        rows = dict(mean=unit(torch.randn(4, d), dim=1), seeds=unit(torch.randn(4, m, d), dim=2),
+                    directions=unit(torch.randn(4, 7, d), dim=2), numbers=torch.rand(4, 12))
+        order = torch.randperm(m) # the order of the seeds does not matter
+        q = rule(rows)
+        assert torch.allclose(q.norm(dim=1), torch.ones(4), atol=1e-5)
+        assert torch.allclose(q, rule(rows | dict(seeds=rows['seeds'][:, order])), atol=1e-5)

@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT, copy_repository, run_python
 from modit.repro.pages.graph import main_stages, page_job, stage_jobs
 from modit.repro.pages.notebooks import experiment_path
-from modit.repro.pages.replicate import SECOND, SECOND_PAGES, second_jobs
+from modit.repro.pages.redraw import SECOND, SECOND_PAGES, second_jobs
 from modit.settings import load_settings
 
 pytestmark = pytest.mark.slow
@@ -27,7 +27,7 @@ def test_no_job_takes_anything_from_the_first_world():
 
 
 JUDGE = """from modit.repro.pages.redraw import redraw_page
-from modit.repro.pages.replicate import redraw_second
+from modit.repro.pages.redraw import redraw_second
 print(redraw_second('mini'), redraw_page('replicate', profile='mini'), redraw_second('smoke'))"""
 
 

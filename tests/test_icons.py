@@ -8,7 +8,7 @@ from modit.repro.datasets import icons
 from modit.data.folder import problems, read_folder
 from modit.repro.datasets.icons import (LICENCES, distinct_icons, icon_sets, make_icons, read_icons, styles,
                               why_no_icons)
-from modit.repro.datasets.packages import packages
+from modit.repro.datasets.datasets import packages
 from modit.store import runs_dir
 
 CREDITS = pd.read_csv(ROOT/'data_public'/'icon-sets.csv', index_col='set')

@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 
 from conftest import corpus_of
-from modit.repro.datasets.licences import _rule, make_licences
-from modit.repro.datasets.molecules import _structure, embedded, make_molecules, similarity, why_no_molecules
+from modit.repro.datasets.costly import _rule, _structure, embedded, make_licences, make_molecules
+from modit.repro.datasets.costly import similarity, why_no_molecules
 from modit.repro.ours.budget import agreement, in_each
 from modit.repro.lib.budgets import (WalletLooks, Wallet, feedback, hunt, list_scores, lists, market,
                                            on_shelf, requests, told)

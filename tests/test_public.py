@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from conftest import ROOT, tracked_files
-from modit.repro.datasets import packages as module
+from modit.repro.datasets import datasets as module
 from modit.repro.datasets import public
-from modit.repro.datasets.e5 import E5
-from modit.repro.datasets.packages import TEXTS, package_file, packages, why_absent
+from modit.repro.datasets.datasets import TEXTS, package_file, packages, why_absent
+from modit.repro.datasets.encoders import E5
 from modit.repro.datasets.public import Embedder, make_public, read_tweets, read_wordnet
 from modit.store import runs_dir
 

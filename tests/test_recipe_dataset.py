@@ -61,7 +61,7 @@ def test_a_public_dataset_is_one_row_one_page_one_section(tmp_path, monkeypatch)
     copy = copy_repository(tmp_path/'modit')
     monkeypatch.setenv('MODIT_RUNS', str(copy/'runs'))
     keys, claims = told(copy, KEYS + COUNTED.replace('assert', 'assert True or'))
-    page = copy/'nbs'/'repro'/'datasets'/'048_datasets.ipynb'
+    page = copy/'nbs'/'repro'/'datasets'/'031_datasets.ipynb'
     nb = json.loads(page.read_text())
     (cell,) = [c for c in nb['cells'] if 'DATASETS = {' in ''.join(c['source'])]
     head = 'DATASETS = { # profile -> its row'

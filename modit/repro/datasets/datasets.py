@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterator
 
-import pandas as pd
-
 from ...settings import load_settings, repo_root, require
 from ...store import atomic_write, named, runs_dir
 
@@ -87,8 +85,9 @@ def make_dataset(
     for domain in load_settings(profile).domains: yield make(domain)
 
 # %% ../../../nbs/repro/datasets/031_datasets.ipynb #c005
-def packages() -> pd.DataFrame: # package -> version, registry, file, sha256, licence, what it holds
+def packages(): # package -> version, registry, file, sha256, licence, what it holds
     "The pinned packages of data_public/packages.csv."
+    import pandas as pd # `modit --help` reads this page and must not wait for it
     return pd.read_csv(repo_root()/'data_public'/'packages.csv', index_col='package')
 
 # %% ../../../nbs/repro/datasets/031_datasets.ipynb #c008

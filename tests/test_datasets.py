@@ -9,11 +9,11 @@ import pytest
 
 from conftest import ROOT, corpus_of, tracked_files
 from modit.data.folder import problems, read_folder
-from modit.repro.datasets import icons, licences, molecules, public
-from modit.repro.datasets import packages as module
-from modit.repro.datasets.e5 import E5
+from modit.repro.datasets import costly, icons, public
+from modit.repro.datasets import datasets as module
+from modit.repro.datasets.datasets import package_file, packages, why_absent
+from modit.repro.datasets.encoders import E5
 from modit.repro.datasets.icons import LICENCES, icon_sets, make_icons, read_icons, why_no_icons
-from modit.repro.datasets.packages import package_file, packages, why_absent
 from modit.repro.datasets.public import Embedder, read_tweets, read_wordnet
 from modit.repro.lib.budgets import Wallet, WalletLooks, feedback, hunt, list_scores, market, on_shelf
 from modit.repro.lib.budgets import requests
@@ -95,7 +95,7 @@ def test_without_its_packages_the_extra_is_named(monkeypatch):
 
 @pytest.mark.parametrize('make, known', [
     (public.make_public, 'wordnet-verb'), (icons.make_icons, 'phosphor-plain'),
-    (molecules.make_molecules, 'no molecules'), (licences.make_licences, 'no licence texts')],
+    (costly.make_molecules, 'no molecules'), (costly.make_licences, 'no licence texts')],
     ids=['public', 'icons', 'molecules', 'licences'])
 def test_an_unknown_domain_is_refused(make, known, tmp_path):
     with pytest.raises(ValueError, match=known): make('nosuch', tmp_path)
@@ -103,7 +103,7 @@ def test_an_unknown_domain_is_refused(make, known, tmp_path):
 
 def test_a_folder_is_made_once(tmp_path):
     (tmp_path/'embeddings.npy').touch()
-    for make, name in ((molecules.make_molecules, 'molecules'), (licences.make_licences, 'licences')):
+    for make, name in ((costly.make_molecules, 'molecules'), (costly.make_licences, 'licences')):
         assert make(name, tmp_path) == tmp_path and not (tmp_path/'items.csv').exists()
 
 
@@ -198,17 +198,17 @@ def test_similarity_is_rdkits():
     chem = pytest.importorskip('rdkit.Chem')
     from rdkit import DataStructs
     from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
-    bits = np.stack([molecules._structure(x)[2] > 0 for x in SMILES]).astype(np.float32)
+    bits = np.stack([costly._structure(x)[2] > 0 for x in SMILES]).astype(np.float32)
     made = [GetMorganGenerator(radius=2, fpSize=2048).GetFingerprint(chem.MolFromSmiles(x)) for x in SMILES]
     theirs = [[DataStructs.TanimotoSimilarity(a, b) for b in made] for a in made]
-    assert np.allclose(molecules.similarity(bits, range(4)), theirs, atol=1e-6)
+    assert np.allclose(costly.similarity(bits, range(4)), theirs, atol=1e-6)
 
 
 def test_a_curators_file_is_read_as_yaml_reads_it():
     yaml = pytest.importorskip('yaml')
     head = ('license_expression: mit OR\n    zlib\nrelevance: 100\n'
             'referenced_filenames:\n    - LICENSE.txt\nnotes: a: b')
-    known, text = licences._rule(f'---\n{head}\n---\n\n See {{{{LICENSE}}}}\n\tof  --- MIT')
+    known, text = costly._rule(f'---\n{head}\n---\n\n See {{{{LICENSE}}}}\n\tof  --- MIT')
     theirs = yaml.safe_load(head.replace('a: b', '"a: b"'))
     assert set(known) == set(theirs) and known['license_expression'] == theirs['license_expression']
     assert known['notes'] == theirs['notes'] and text == 'See LICENSE of --- MIT'

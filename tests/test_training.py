@@ -14,8 +14,8 @@ from conftest import HANG, ROOT, environment
 from modit.data.synth import synthetic_sessions
 from modit.model import new_model
 from modit.pretrain import pretrain
-from modit.stages import precision
-from modit.stages.ahead import draw_ahead
+from modit.stages import faster
+from modit.stages.faster import draw_ahead
 from modit.settings import load_settings
 from modit.store import load_arrays, stream
 
@@ -169,7 +169,7 @@ KILLED = '''
 import os, signal, sys
 from modit.data.synth import synthetic_sessions
 from modit.pretrain import pretrain
-from modit.stages.ahead import draw_ahead
+from modit.stages.faster import draw_ahead
 from modit.settings import load_settings
 s = load_settings('smoke', pretrain_steps=7, checkpoint_every=2)
 draw, calls = draw_ahead(synthetic_sessions(s), s, 3), []
@@ -221,15 +221,15 @@ def test_tf32_is_refused_without_an_accelerator_and_leaves_nothing(tmp_path, sta
 
 
 def test_only_a_stage_that_trains_has_products_of_lower_precision(monkeypatch):
-    monkeypatch.setattr(precision, 'refuse_precision', lambda *_: None) # as on an accelerator
+    monkeypatch.setattr(faster, 'refuse_precision', lambda *_: None) # as on an accelerator
     s, inside = load_settings('smoke', precision='tf32'), {}
     now = torch.get_float32_matmul_precision
     usual = now()
     try:
         for stage in ('corpus', 'pretrained', 'cpt', 'sft', 'pool', 'adaptive', 'direct'):
-            with precision.products_of(s, 'sft'), precision.products_of(s, stage): inside[stage] = now()
+            with faster.products_of(s, 'sft'), faster.products_of(s, stage): inside[stage] = now()
             assert now() == usual
-        with pytest.raises(OSError), precision.products_of(s, 'sft'): raise OSError
+        with pytest.raises(OSError), faster.products_of(s, 'sft'): raise OSError
         assert now() == usual
     finally: torch.set_float32_matmul_precision(usual)
     assert inside == dict.fromkeys(inside, 'high') | dict(corpus='highest', pool='highest')

@@ -28,6 +28,15 @@ def _rank(): # of this process among those that are connected; 0 if it works alo
 def _say(text): # a line of progress, once for all processes of a run
     if not _rank(): print(text, flush=True)
 
+def _check_shards(s, stage, shards, shard): # raises ValueError for shards of anything but a pool
+    asked = shards is not None or shard is not None
+    require(not asked or stage == 'pool', f'stage {stage} has no shards; omit --shards and --shard')
+    require(not asked or shards is not None, '--shard needs the number of shards; give --shards as well')
+    if not asked: return
+    from modit.stages.shards import shard_numbers, shard_slices
+    shard_numbers(len(shard_slices(s.hppo_cases, shards)), shard)
+
+# %% ../../nbs/cli/279_command.ipynb #c017s
 def _stage(
     stage:str,           # such as sft or a preference variant; hppo: all variants of the main page
     domain:Annotated[str, dict(opt=False, nargs='?')]=None, # such as D1; none for a shared stage
@@ -38,13 +47,9 @@ def _stage(
 ):
     "make one stage and the stages it needs"
     s, began = load_settings(profile, **read_json('--overrides', overrides)), time.time()
-    asked = shards is not None or shard is not None
-    require(not asked or stage == 'pool', f'stage {stage} has no shards; omit --shards and --shard')
-    require(not asked or shards is not None, '--shard needs the number of shards; give --shards as well')
+    _check_shards(s, stage, shards, shard)
     from modit.variants import variants_of
     stages = variants_of('main') if stage == 'hppo' else [stage]
-    from modit.stages.shards import shard_numbers, shard_slices
-    if asked: shard_numbers(len(shard_slices(s.hppo_cases, shards)), shard)
     from modit.stages.pipeline import make_shard, make_stage
     from modit.stages.stages import check_stage
     own = check_stage(s, stages[0], domain) == domain

@@ -29,7 +29,7 @@ def _main(
     "run the graph of stages and experiments"
     load_settings(profile)
     from modit.repro.pages.graph import run_graph
-    from modit.repro.pages.replicate import replicate
+    from modit.repro.pages.redraw import replicate
     if target == 'replicate': replicate(profile, workflow, dry_run)
     else: run_graph(target, profile, workflow, dry_run, shards)
 
@@ -73,7 +73,7 @@ def _figures(profile:Profile='mini'):
     "redraw from the committed scores; trains nothing"
     load_settings(profile)
     from modit.repro.pages.redraw import redraw
-    from modit.repro.pages.replicate import redraw_second
+    from modit.repro.pages.redraw import redraw_second
     redraw(profile, partial(redraw_second, profile))
 
 # %% ../../nbs/repro/278_clone.ipynb #c035

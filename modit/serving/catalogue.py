@@ -22,7 +22,7 @@ from ..data.folder import find_folder, open_embeddings
 from ..retrieval import VectorIndex, check_embeddings, open_engine
 from .equal import CLOSE, equals, exact_scores
 from .names import one_form, row_called
-from .scan import OneQuery
+from .equal import OneQuery
 from .where import said
 from ..settings import require
 

@@ -32,8 +32,8 @@ from ..preference import is_guided
 from ..pretrain import pretrain
 from ..rounds import Run, hppo
 from ..rule import compass, learn_rule, lesson
-from .ahead import draw_ahead
-from .precision import products_of
+from .faster import draw_ahead
+from .faster import products_of
 from .shards import labeller
 from .stages import STAGES, check_stage, stage_path
 from ..settings import Settings

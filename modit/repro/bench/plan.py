@@ -31,7 +31,7 @@ from ...ordering import Cases
 from ...pretrain import continuation_loss, continuation_rows
 from ..report.report import kernels
 from ...retrieval import VectorIndex, search
-from ...stages.ahead import AHEAD
+from ...stages.faster import AHEAD
 from ...settings import Settings, load_settings, override, repo_root, require
 from ...store import atomic_write, runs_dir, stream
 

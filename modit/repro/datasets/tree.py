@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .e5 import E5
+from .encoders import E5
 from ...data.folder import write_folder
-from .packages import package_file
+from .datasets import package_file
 from .public import Embedder, embed, read_wordnet
 from ...settings import repo_root
 from ...store import atomic_write, runs_dir, stream

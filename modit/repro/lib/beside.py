@@ -18,7 +18,7 @@ from ..report.looks import CONFIRMED, NOT_RUN, WORDS
 from ..report.report import figures_dir, read_cases, read_reported, with_hppo
 from ..pages.page import LEDGER, Page, read_ledger
 from ..pages.parameters import results_folder
-from ..pages.replicate import SECOND
+from ..pages.redraw import SECOND
 from ...settings import load_settings
 from ...store import atomic_write
 

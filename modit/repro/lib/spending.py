@@ -12,7 +12,7 @@ import numpy as np
 from ...anchored import anchored
 from ...baselines import own_directions
 from ...data.folder import find_folder
-from ..datasets.molecules import read_bits, similarity
+from ..datasets.costly import read_bits, similarity
 from ...evaluation import average_pool, serve
 from .budgets import (AROUND, Wallet, by_classifier, hunt, list_scores, learn_direct,
                                            learned_rule, lists, on_shelf, series, told)

@@ -2,8 +2,9 @@
 
 # %% auto #0
 __all__ = ['POLICIES', 'PRICES', 'READS', 'SCORES', 'LOOKS', 'COLUMNS', 'NEW', 'SHOWN', 'settings_for', 'draws_of', 'scored_draw',
-           'answers_of', 'scored_loose', 'scored_priced', 'run', 'beside', 'new_table', 'loose_table', 'priced_table',
-           'labels_table', 'table', 'plot', 'same_kept', 'claims', 'longer', 'paid_for', 'reasons']
+           'answers_of', 'scored_loose', 'scored_priced', 'scored_target', 'over_draws', 'run', 'beside', 'new_table',
+           'loose_table', 'priced_table', 'labels_table', 'table', 'plot', 'same_kept', 'claims', 'longer', 'paid_for',
+           'reasons']
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #63fb1226
 from dataclasses import replace
@@ -18,7 +19,7 @@ from ...evaluation import average_pool, serve
 from ..lib.curve import paper_gain
 from ..lib.evidence import differs, missing
 from ..lib.further import new_items, untrained
-from ..lib.priced import priced_rewards, spreads
+from ..lib.further import priced_rewards, spreads
 from ...ordering import Corpus
 from ..report.ledger import judge, threshold_claim
 from ..report.looks import legend_of, look
@@ -103,6 +104,15 @@ def scored_priced(
     answers = {method: partial(serve, model, corpus, s=p.s) for method, model in models.items()}
     return spreads(p, corpus, dict(average=partial(average_pool, corpus)) | answers)
 
+# %% ../../../nbs/repro/ours/365_direct.ipynb #cbe489c3
+def scored_target(
+    p:Page, # cases
+    corpus, # Corpus of a domain
+) -> pd.DataFrame: # per-case scores
+    "Score queries that climb from the average by the labels around them."
+    def target(cases): return climb(average_pool(corpus, cases), Looks(corpus), cases, p.s)
+    return p.score(corpus, dict(local_target=target), most=p.s.density_cases)
+
 # %% ../../../nbs/repro/ours/365_direct.ipynb #cbe489d7
 READS = ('main', 'validation', 'own_direction', 'rule')
 SCORES = ('direct', 'direct_draws', 'direct_new', 'direct_loose', 'direct_priced')
@@ -118,6 +128,17 @@ LOOKS = {
 _KEYS = ['domain', 'split', 'case', 'pattern', 'method']
 _FACTS = ['step', 'valid_joint', 'different', 'lookups']
 
+# %% ../../../nbs/repro/ours/365_direct.ipynb #cbe489c1
+def over_draws(
+    drawn, # per-case scores of every draw
+):         # per-case means over the draws; means over the cases of each draw
+    "The scores of several draws, averaged over draws and over cases."
+    scored = ['attr', 'same', 'joint']
+    means = drawn.groupby(_KEYS, sort=False)[[*scored, 'cond', 'auc']].mean().reset_index()
+    cells = drawn.groupby(['domain', 'split', 'method', 'draw'], sort=False)
+    return means, cells[[*scored, *_FACTS]].mean().reset_index()
+
+# %% ../../../nbs/repro/ours/365_direct.ipynb #cbe489c2
 def run(
     p:Page, # draws
 ) -> dict: # direct, direct_loose, direct_priced: per case; direct_draws: means; direct_new: new items
@@ -133,19 +154,14 @@ def run(
         if not p.s.folders:
             loose.append(scored_loose(p, corpus))
             priced.append(scored_priced(p, corpus))
-        def target(cases, corpus=corpus):
-            return climb(average_pool(corpus, cases), Looks(corpus), cases, p.s)
-        oracle.append(p.score(corpus, dict(local_target=target), most=p.s.density_cases))
+        oracle.append(scored_target(p, corpus))
         if 'item' in p.splits: new.append(new_items(p, corpus, answers_of(p, corpus)))
     drawn = pd.concat(rows, ignore_index=True)
-    means = drawn.groupby(_KEYS, sort=False)[['attr', 'same', 'joint', 'cond', 'auc']].mean().reset_index()
-    cells = drawn.groupby(['domain', 'split', 'method', 'draw'], sort=False)
-    draws = cells[['attr', 'same', 'joint', *_FACTS]].mean().reset_index()
+    means, draws = over_draws(drawn)
     new = pd.concat(new, ignore_index=True) if new else means[:0][[*_KEYS, 'joint']]
-    empty = [drawn[:0]]
     return dict(direct=pd.concat([means, *oracle], ignore_index=True), direct_draws=draws, direct_new=new,
-                direct_loose=pd.concat(loose or empty, ignore_index=True),
-                direct_priced=pd.concat(priced or empty, ignore_index=True))
+                direct_loose=pd.concat(loose or [drawn[:0]], ignore_index=True),
+                direct_priced=pd.concat(priced or [drawn[:0]], ignore_index=True))
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #91b3a1bb
 COLUMNS = ('average', 'sft', 'hppo', 'average_own', 'alone', 'direct', 'local_target')

@@ -20,7 +20,7 @@ from ..report.report import Table, beside_rivals, best_variants
 from ...retrieval import search
 from ...settings import Settings, require
 from ..report.verdicts import contrasts
-from ..report.sheets import draw_sheet
+from ..lib.panels import draw_sheet
 from ..pages.page import Page
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #c007

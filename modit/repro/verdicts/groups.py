@@ -21,7 +21,7 @@ from ..report.report import Table, beside_rivals, read_cases
 from ..report.verdicts import aside, contrasts
 from ..pages.page import Page, restricted
 from ..pages.parameters import results_folder
-from ..pages.replicate import SECOND
+from ..pages.redraw import SECOND
 from ...settings import Settings, override
 
 # %% ../../../nbs/repro/verdicts/498_groups.ipynb #g007

@@ -11,7 +11,7 @@ import pandas as pd
 from scipy.stats import norm
 
 from ..lib.beside import ledger_elsewhere, second_ledger
-from ..pages.replicate import SECOND
+from ..pages.redraw import SECOND
 from ..report.looks import BLUE, GREY, NOT_RUN, VERMILLION, Look, legend_of
 from ..report.ledger import RANK
 from ..report.report import Table

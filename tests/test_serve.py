@@ -16,6 +16,7 @@ import time
 import unicodedata
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import numpy as np
@@ -43,8 +44,9 @@ PNG = base64.b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4
 def shoes(tmp_path_factory):
     "A folder of items with texts and pictures, some of which lead out of it."
     home = tmp_path_factory.mktemp('home')
-    pictures = ['../secret.png', str(home/'secret.png'), 'link.png', 'items.csv', 'pictures']
-    pictures += ['pictures/red.png']*(load_settings('smoke').items[0] - 5)
+    inline = f'data:image/png;base64,{"A"*5000}.png' # longer than a name may be
+    pictures = ['../secret.png', str(home/'secret.png'), 'link.png', 'items.csv', 'pictures', inline]
+    pictures += ['pictures/red.png']*(load_settings('smoke').items[0] - len(pictures))
     write_shoes(home/'shoes', f'no. {{}} {BAD}'.format, picture=pictures)
     (home/'shoes'/'pictures').mkdir()
     for place in (home/'secret.png', home/'shoes'/'pictures'/'red.png'): place.write_bytes(PNG)
@@ -174,6 +176,16 @@ def test_items_are_found_by_their_words(port, retriever):
     assert status == 400 and '201 letters are too many' in answer['error']
 
 
+def test_seeds_are_found_in_both_folders(retriever):
+    goods = retriever.catalogue
+    named = dict(ids=['boot', 'shoe 31', 'shoe 5'], text=['shoe', '', 'mine'])
+    other = SimpleNamespace(items=goods.items[:3], **named)
+    with pytest.warns(UserWarning, match='other items'): both = retriever.over(other)
+    found = page.items_with(both, 'shoe')
+    assert [x['id'] for x in found[:4]] == ['boot', 'shoe 31', 'shoe 5', 'shoe 0'] and len(found) == 20
+    assert [x['text'] for x in page.items_with(both, 'shoe 5') if x['id'] == 'shoe 5'] == ['mine']
+
+
 @pytest.fixture(scope='module')
 def mac(shoes, tmp_path_factory, retriever):
     "The same items, their ids and texts with letters as a Mac stores them; every third text is missing."
@@ -299,7 +311,7 @@ def test_other_methods_and_paths_are_refused(port):
 
 def test_a_picture_is_one_of_the_folder(port):
     assert ask(port, '/picture?id=shoe%207') == (200, PNG)
-    outside = [f'shoe%20{i}' for i in range(5)]
+    outside = [f'shoe%20{i}' for i in range(6)]
     for name in (*outside, '../secret.png', 'pictures/red.png', ''):
         assert ask(port, f'/picture?id={name}')[0] == 404, name
     assert ask(port, '/picture')[0] == 400

@@ -112,6 +112,9 @@ ALIKE = [
     (['True', 'true', 'TRUE', '1', ''], {'=true': '11110', '=1': '11110', '!=True': '00001', '>=1': '11110'}),
     (['NO', 'SE', '0'], {'=NO': '100', '=0': '001', '=no': '000'}),
     (['a|b', 'a', 'b', ''], {'=a|b': '1000', '!=a|b': '0111', '=a': '0100', '=b|a': '0110', '=a|': '0101'}),
+    (['north', '=south', '"x"', "it's"], {
+        '==north': '1000', '="north"': '1000', "== 'north'": '1000', '!==north': '0111', '==south': '0100',
+        '="x"': '0010', "=it's": '0001', '="it\'s"': '0001', '="a|north"': '1000', '="': '0000'}),
     (['caf\u00e9', 'cafe\u0301', 'cafe'], {'=caf\u00e9': '110', '=cafe\u0301': '110', '!=cafe': '110'}),
     (pd.to_datetime(['2024-05-01 00:00:00', '2024-05-02 10:30:00', '2024-06-01 00:00:00', None]), {
         '=2024-05-02': '0100', '!=2024-05-02': '1011', '<2024-05-02': '1000', '<=2024-05-02': '1100',
@@ -143,7 +146,8 @@ def test_numbers_and_columns_are_what_they_are_in_any_form():
         assert where(table, f'{name}=0.1').tolist() == [True, False, False]
     assert where(table, f'whole={2**70}').tolist() == [True, False, False]
     assert where(table, f'whole>{2**70}').tolist() == [False, True, False]
-    for wrong in ('whole>2024-05-02', 'whole<1e999', f'whole<{"9"*400}', 'whole>2024-02-30'):
+    for wrong in ('whole>2024-05-02', 'whole=<5', 'whole=> 5', 'whole<1e999',
+                  f'whole<{"9"*400}', 'whole>2024-02-30'):
         with pytest.raises(ValueError, match='condition') as refusal: where(table, wrong)
         assert '\n' not in str(refusal.value)
     assert not where(table, 'whole=1e999').any() and not where(table, 'whole=2024-02-30').any()

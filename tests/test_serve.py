@@ -156,7 +156,7 @@ def test_marks_wishes_and_moves_go_through(port, retriever):
         assert status == 200 and ids_of(answer) == retriever.expand(seeds, 12, **wishes).id.tolist()
         if 'where' not in wishes and 'distinct' not in wishes:
             wishes.pop('diversity', None)
-            vector = ask(port, '/query', dict(seeds=seeds, **wishes))[1]['query']
+            vector = ask(port, '/query', dict(seeds=seeds, k=12, **wishes))[1]['query']
             assert np.array_equal(np.float32(vector), retriever.query(seeds, **wishes))
     vectors = retriever.catalogue.items[:2].tolist()
     assert ids_of(ask(port, '/expand', dict(seeds=vectors, k=9))[1]) == retriever.expand(
@@ -339,13 +339,16 @@ def test_with_a_token_nothing_is_answered_without_it(guarded):
 @pytest.mark.parametrize('words, says', [
     (('--host', '0.0.0.0'), 'give a token'), (('--host', '::'), 'give a token'),
     (('--host', 'a.org'), 'give a token'), (('--token', 'SHORT'), 'short'), (('--token', 'BLANK'), 'short'),
+    (('--token', 'UTF-16'), 'as UTF-8'),
     (('--token', 'none.txt'), 'no such file'), (('--port', '70000'), '--port'),
     (('--port', 'TAKEN'), 'in use')])
 def test_the_command_refuses_in_a_line(shoes, port, tmp_path, capsys, words, says):
     short = tmp_path/'short'
     short.write_text('secret\n')
     (tmp_path/'blank').write_text('\n')
-    names = dict(SHORT=str(short), BLANK=str(tmp_path/'blank'), TAKEN=str(port))
+    (tmp_path/'utf-16').write_text(TOKEN, 'utf-16')
+    names = {'SHORT': str(short), 'BLANK': str(tmp_path/'blank'), 'UTF-16': str(tmp_path/'utf-16'),
+             'TAKEN': str(port)}
     words = [names.get(word, word) for word in words]
     with pytest.raises(SystemExit) as end: main(['serve', str(shoes), *words])
     said = capsys.readouterr().err

@@ -15,6 +15,7 @@ from modit.serving import catalogue
 from modit.serving.catalogue import OneQuery
 from modit.serving.forecast import fit_forecast, forecast
 from modit.serving.lists import printed, read_marks
+from modit.serving.names import called
 from modit.serving.shape import (
     Shape, marked_way, distinct, diverse, moved_by, nearest, shaped_list,
     split_options, with_feedback)
@@ -202,15 +203,16 @@ class Goods:
     "A catalogue as far as wishes ask for it."
     def __init__(self, seed):
         self.items, self.query, self.columns, self.hidden = drawn(seed)
-        self.among = None
+        self.among = self.others = None
         self.ids = [f'item {i}' for i in range(len(self.items))]
+        self.row = self.forms = {name: i for i, name in enumerate(self.ids)}
 
-    def rows_of(self, names, what='seed'):
-        unknown = [x for x in names if x not in self.ids]
-        if unknown: raise ValueError(f'{what} {unknown[0]!r} is unknown')
-        return np.array([self.ids.index(x) for x in names], np.int64)
+    def rows_of(self, names, what='seed'): return np.array([self.row[x] for x in names], np.int64)
 
-    def is_seed(self, x, rows): return self.hidden
+    def is_seed(self, x, rows, names):
+        out = self.hidden.copy()
+        out[called(self, names, 'id')[1]] = True
+        return out
 
     def density(self, x): return x[:, 0]
 
@@ -373,6 +375,7 @@ def test_expand_meets_every_wish_as_the_plainest_program_does(open_shop):
     assert found(unlike=plain[4:6]) == by_hand(open_shop, ASKED, anything, dict.fromkeys(plain[4:6], 0))
     marks = {plain[0]: 1, plain[1]: 0, plain[2]: 1}
     assert found(judged=marks, where='price<20') == by_hand(open_shop, ASKED, cheap, marks)
+    assert found(judged=pd.Series(marks), where='price<20') == found(judged=marks, where='price<20')
     assert found(distinct=dict(shop=4), k=12) == by_hand(open_shop, ASKED, anything, most=4, k=12)
     least = float(open_shop.expand(ASKED, 20, **MOVES).score[7])
     with pytest.warns(UserWarning, match='20 items asked, and 8 meet'):

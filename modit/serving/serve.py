@@ -86,7 +86,10 @@ class _Service:
 # %% ../../nbs/serving/267_serve.ipynb #s012
 def _list(retriever, body): return answer_line(retriever, read_question(body))
 
-def _query(retriever, body): return dict(query=retriever.query(**read_question(body)).tolist())
+def _query(retriever, body): # of a list, whose length is no matter here
+    asked = read_question(body)
+    asked.pop('k', None)
+    return dict(query=retriever.query(**asked).tolist())
 
 class _Handler(RequestHandler): # of one request
     def initialize(self, service, call=None):

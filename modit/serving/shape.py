@@ -176,7 +176,7 @@ class Shape:
     def __post_init__(self):
         most = {self.distinct: 1} if isinstance(self.distinct, str) else self.distinct
         require(isinstance(most, dict) and len(most) < 2, f'distinct {most!r}: give one column: {{"a": 2}}')
-        require(isinstance(self.judged, dict), f'judged {self.judged!r}: give marks by id: {{"shoe-7": 1}}')
+        require(hasattr(self.judged, 'items'), f'judged {self.judged!r}: give marks by id: {{"shoe-7": 1}}')
         self.where = _several('where', self.where)
         self.threshold = tuple(map(_condition, _several('threshold', self.threshold)))
         self.without = _ids('without', self.without)

@@ -69,7 +69,7 @@ def _check(
     for path in folder:
         facts, trouble = check_folder(path, profile, threshold, scorer)
         bad += len(trouble)
-        for line in [*facts, *trouble]: print(f'{path}: {line}', flush=True)
+        for line in [*facts, *trouble]: print(f'{path}: {line.removeprefix(f"{path}: ")}', flush=True)
     require(not bad, f'things to mend: {bad}')
     labelled = [path for path in folder if scorer != 'column' or 'scorer' not in read_facts(path)]
     if labelled: settings_of(labelled, profile, scorers=[scorer]*len(labelled)) # one model for all of them

@@ -93,7 +93,9 @@ def shelves(
     "The catalogue that is searched, then those whose items may be named as well."
     while goods:
         yield goods
-        try: goods = goods.others and goods.others()
+        try:
+            goods = goods.others and goods.others()
+            if goods: goods.unchanged()
         except (ValueError, OSError) as e:
             return warnings.warn(f'{e}; its items cannot be named', stacklevel=2)
 
@@ -154,6 +156,7 @@ def tell_both(
     found = []
     for other in list(shelves(goods))[1:]:
         twice = [x for x in map(str, names) if x in goods.row and x in other.row]
+        if twice: goods.unchanged()
         found += [x for x in twice if _differ(goods.items[goods.row[x]], other.items[other.row[x]])]
     more = f' and {len(found) - 1} more name' if len(found) > 1 else ' names'
     if found: warnings.warn(f'id {found[0]!r}{more} an item of the searched folder and another one of the '

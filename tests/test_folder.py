@@ -578,6 +578,13 @@ def test_settings_that_do_not_fit_the_data_are_told(good, facts, said):
     for name, value in facts.items(): assert read_facts(good)[name] == value # nobody's choice is overwritten
 
 
+@pytest.mark.parametrize('text', ['[domain]\nk = x\n', '[folder]\nname = a b\n', '[domain]\nk = 0\n'])
+def test_each_line_of_check_names_its_folder_once(good, modit, text):
+    (good/'domain.ini').write_text(text)
+    status, lines, _ = modit('check', good, '--profile', 'smoke')
+    assert status == 2 and lines and {line.count(f'{good}: ') for line in lines} == {1}
+
+
 def test_the_command_says_everything_and_exits_2(tmp_path, good, modit):
     def check(*words): return modit('check', *words, '--profile', 'smoke')
     status, lines, _ = check(write(tmp_path/'bad', embeddings=with_row(7, 0), ids=['item5', *IDS[1:]]))

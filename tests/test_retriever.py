@@ -24,6 +24,7 @@ from modit.evaluation import case_noise
 from modit.data.folder import write_folder
 from modit.retrieval import VectorIndex
 from modit.stages.pipeline import get_corpus
+from modit.serving import bundle
 from modit.serving.bundle import BACKBONES, _config_hash, free_for_model, settings_alone
 from modit.serving.fit import evaluate_model, fit
 from modit.serving.lists import answer_line
@@ -224,6 +225,63 @@ def test_seeds_may_be_named_among_the_items_of_the_fit(numbered):
     with pytest.raises(ValueError, match="seed 'boot': not among"): shop.seed_vectors([first, 'boot'])
 
 
+@pytest.fixture(scope='module')
+def shelf(numbered):
+    "Other items than those of the folder, one of which is a copy of one of these; and the items of both."
+    items = np.asarray(numbered.catalogue.items)
+    goods = SimpleNamespace(items=np.concatenate([items[1000:], items[7:8]]),
+                            ids=[*(f'new {i}' for i in range(1000, len(items))), 'copy'])
+    with pytest.warns(UserWarning, match='other items'): return numbered.over(goods), items
+
+
+def test_items_of_either_folder_may_be_left_out_and_marked(numbered, shelf):
+    shop, items = shelf
+    ids, plain = numbered.catalogue.ids, dict(step=0, own=0)
+    near = items[7:8] + .1*items[1500:1501]
+    found = shop.expand(near, 5, **plain).id.tolist()
+    assert found[0] == 'copy' and shop.expand(near, 4, without=[ids[7]], **plain).id.tolist() == found[1:]
+    def own(name): return ids[int(name.split()[1])] if name.startswith('new') else name
+    for marks in (dict(judged={ids[7]: 1, 'new 1500': 0}), dict(unlike=['new 1007', ids[12]]),
+                  dict(judged={'new 1500': 1, ids[3]: 0})):
+        same = {name: {own(i): x[i] for i in x} if isinstance(x, dict) else [*map(own, x)]
+                for name, x in marks.items()}
+        wanted = numbered.query(near, **same, **plain)
+        assert np.allclose(shop.query(near, **marks, **plain), wanted, atol=1e-6)
+    for wish in (dict(without=['boot']), dict(unlike=['boot']), dict(judged=dict(boot=1))):
+        with pytest.raises(ValueError, match="id 'boot': not among .* of the other folder"):
+            shop.expand(near, 5, **wish, **plain)
+
+
+def test_an_id_of_both_folders_is_the_searched_one_and_told_once(numbered):
+    items, ids = np.asarray(numbered.catalogue.items), numbered.catalogue.ids
+    for turned, told in ((items[:1000], 0), (np.roll(items[:1000], 1, axis=0), 1)):
+        with pytest.warns(UserWarning, match='other items'):
+            shop = numbered.over(SimpleNamespace(items=turned, ids=ids[:1000]))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter('always')
+            found = shop.expand(ids[[2, 4]], 5, step=0, own=0, without=ids[6:8])
+            by_vector = shop.expand(turned[[2, 4]], 7, step=0, own=0)
+        said = [str(x.message) for x in said]
+        assert len(said) == told and all('and 3 more name' in x and 'searched one' in x for x in said)
+        assert found.id.tolist() == [x for x in by_vector.id if x not in ids[6:8]][:5]
+
+
+def test_a_folder_without_its_embeddings_is_told_as_that(shoes, tmp_path):
+    gone = Path(shutil.copytree(shoes, tmp_path/'gone'))
+    (gone/'embeddings.npy').unlink()
+    for folder in ((gone,), (shoes/'model', gone)):
+        with pytest.raises(ValueError, match='gone.* embeddings.npy is missing'): Retriever.load(*folder)
+    with pytest.raises(ValueError, match='gone: embeddings.npy is missing'): fit(gone, 'smoke')
+    with pytest.warns(UserWarning, match='gone has items.csv, and its embeddings.npy is missing'):
+        assert Retriever.load(gone/'model').catalogue is None
+    shutil.copy(shoes/'embeddings.npy', gone)
+    other = SimpleNamespace(items=np.load(shoes/'embeddings.npy')[:500])
+    with pytest.warns(UserWarning, match='other items'): found = Retriever.load(gone/'model', other)
+    (gone/'embeddings.npy').unlink() # after the model was read
+    with pytest.warns(UserWarning, match='gone.* its items cannot be named'):
+        assert len(found.expand(['7'], 5, **PLAIN)) == 5
+
+
 def test_a_table_in_half_precision_knows_its_items(numbered):
     half = HalfRows(np.asarray(numbered.catalogue.items).astype(np.float16))
     with pytest.warns(UserWarning, match='other items'): shop = numbered.over(SimpleNamespace(items=half))
@@ -402,6 +460,16 @@ def test_a_killed_save_is_refused_or_whole_and_can_be_repeated(loaded, tmp_path,
         with pytest.raises(ValueError, match='damaged|no model'): Retriever.load(folder)
     loaded.save(folder)
     assert np.array_equal(Retriever.load(folder).facts['bias'], loaded.facts['bias'])
+
+
+def test_a_model_that_is_replaced_while_it_is_read_is_told(loaded, copied, monkeypatch):
+    usual = bundle._read_model
+    def meanwhile(*given):
+        loaded.save(copied)
+        return usual(*given)
+    monkeypatch.setattr(bundle, '_read_model', meanwhile)
+    with pytest.raises(ValueError, match='were replaced while they were read; read them again'):
+        Retriever.load(copied)
 
 
 def test_a_folder_with_other_things_is_left_alone(loaded, tmp_path):

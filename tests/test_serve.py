@@ -16,6 +16,7 @@ import time
 import unicodedata
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import numpy as np
@@ -42,8 +43,9 @@ PNG = base64.b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4
 @pytest.fixture(scope='module')
 def shoes(home):
     "A folder of items with texts and pictures, some of which lead out of it."
-    pictures = ['../secret.png', str(home/'secret.png'), 'link.png', 'items.csv', 'pictures']
-    pictures += ['pictures/red.png']*(load_settings('smoke').items[0] - 5)
+    inline = f'data:image/png;base64,{"A"*5000}.png' # longer than a name may be
+    pictures = ['../secret.png', str(home/'secret.png'), 'link.png', 'items.csv', 'pictures', inline]
+    pictures += ['pictures/red.png']*(load_settings('smoke').items[0] - len(pictures))
     write_shoes(home/'shoes', f'no. {{}} {BAD}'.format, picture=pictures)
     (home/'shoes'/'pictures').mkdir()
     for place in (home/'secret.png', home/'shoes'/'pictures'/'red.png'): place.write_bytes(PNG)
@@ -151,7 +153,7 @@ def test_marks_wishes_and_moves_go_through(port, retriever):
         assert status == 200 and ids_of(answer) == retriever.expand(seeds, 12, **wishes).id.tolist()
         if 'where' not in wishes and 'distinct' not in wishes:
             wishes.pop('diversity', None)
-            vector = ask(port, '/query', dict(seeds=seeds, **wishes))[1]['query']
+            vector = ask(port, '/query', dict(seeds=seeds, k=12, **wishes))[1]['query']
             assert np.array_equal(np.float32(vector), retriever.query(seeds, **wishes))
     vectors = retriever.catalogue.items[:2].tolist()
     assert ids_of(ask(port, '/expand', dict(seeds=vectors, k=9))[1]) == retriever.expand(
@@ -169,6 +171,16 @@ def test_items_are_found_by_their_words(port, retriever):
     assert ask(port, '/find?words=')[1] == ask(port, '/find')[1] == dict(items=[], most=20)
     status, answer = ask(port, f'/find?words={"x"*201}')
     assert status == 400 and '201 letters are too many' in answer['error']
+
+
+def test_seeds_are_found_in_both_folders(retriever):
+    goods = retriever.catalogue
+    named = dict(ids=['boot', 'shoe 31', 'shoe 5'], text=['shoe', '', 'mine'])
+    other = SimpleNamespace(items=goods.items[:3], **named)
+    with pytest.warns(UserWarning, match='other items'): both = retriever.over(other)
+    found = page.items_with(both, 'shoe')
+    assert [x['id'] for x in found[:4]] == ['boot', 'shoe 31', 'shoe 5', 'shoe 0'] and len(found) == 20
+    assert [x['text'] for x in page.items_with(both, 'shoe 5') if x['id'] == 'shoe 5'] == ['mine']
 
 
 @pytest.fixture(scope='module')
@@ -296,7 +308,7 @@ def test_other_methods_and_paths_are_refused(port):
 
 def test_a_picture_is_one_of_the_folder(port):
     assert ask(port, '/picture?id=shoe%207') == (200, PNG)
-    outside = [f'shoe%20{i}' for i in range(5)]
+    outside = [f'shoe%20{i}' for i in range(6)]
     for name in (*outside, '../secret.png', 'pictures/red.png', ''):
         assert ask(port, f'/picture?id={name}')[0] == 404, name
     assert ask(port, '/picture')[0] == 400
@@ -324,13 +336,16 @@ def test_with_a_token_nothing_is_answered_without_it(guarded):
 @pytest.mark.parametrize('words, says', [
     (('--host', '0.0.0.0'), 'give a token'), (('--host', '::'), 'give a token'),
     (('--host', 'a.org'), 'give a token'), (('--token', 'SHORT'), 'short'), (('--token', 'BLANK'), 'short'),
+    (('--token', 'UTF-16'), 'as UTF-8'),
     (('--token', 'none.txt'), 'no such file'), (('--port', '70000'), '--port'),
     (('--port', 'TAKEN'), 'in use')])
 def test_the_command_refuses_in_a_line(shoes, port, tmp_path, capsys, words, says):
     short = tmp_path/'short'
     short.write_text('secret\n')
     (tmp_path/'blank').write_text('\n')
-    names = dict(SHORT=str(short), BLANK=str(tmp_path/'blank'), TAKEN=str(port))
+    (tmp_path/'utf-16').write_text(TOKEN, 'utf-16')
+    names = {'SHORT': str(short), 'BLANK': str(tmp_path/'blank'), 'UTF-16': str(tmp_path/'utf-16'),
+             'TAKEN': str(port)}
     words = [names.get(word, word) for word in words]
     with pytest.raises(SystemExit) as end: main(['serve', str(shoes), *words])
     said = capsys.readouterr().err

@@ -14,6 +14,7 @@ from modit.data.folder import write_folder
 from modit.serving import catalogue
 from modit.serving.catalogue import OneQuery
 from modit.serving.lists import printed, read_marks
+from modit.serving.names import called
 from modit.serving.shape import (
     Shape, marked_way, distinct, diverse, moved_by, nearest, shaped_list,
     split_options, with_feedback)
@@ -87,6 +88,9 @@ ALIKE = [
     (['True', 'true', 'TRUE', '1', ''], {'=true': '11110', '=1': '11110', '!=True': '00001', '>=1': '11110'}),
     (['NO', 'SE', '0'], {'=NO': '100', '=0': '001', '=no': '000'}),
     (['a|b', 'a', 'b', ''], {'=a|b': '1000', '!=a|b': '0111', '=a': '0100', '=b|a': '0110', '=a|': '0101'}),
+    (['north', '=south', '"x"', "it's"], {
+        '==north': '1000', '="north"': '1000', "== 'north'": '1000', '!==north': '0111', '==south': '0100',
+        '="x"': '0010', "=it's": '0001', '="it\'s"': '0001', '="a|north"': '1000', '="': '0000'}),
     (['caf\u00e9', 'cafe\u0301', 'cafe'], {'=caf\u00e9': '110', '=cafe\u0301': '110', '!=cafe': '110'}),
     (pd.to_datetime(['2024-05-01 00:00:00', '2024-05-02 10:30:00', '2024-06-01 00:00:00', None]), {
         '=2024-05-02': '0100', '!=2024-05-02': '1011', '<2024-05-02': '1000', '<=2024-05-02': '1100',
@@ -122,7 +126,8 @@ def test_numbers_and_columns_are_what_they_are_in_any_form():
         where(pd.DataFrame(dict(half=[np.inf])), 'half<1')
     assert where(table, f'whole={2**70}').tolist() == [True, False, False]
     assert where(table, f'whole>{2**70}').tolist() == [False, True, False]
-    for wrong in ('whole>2024-05-02', 'whole<1e999', f'whole<{"9"*400}', 'whole>2024-02-30'):
+    for wrong in ('whole>2024-05-02', 'whole=<5', 'whole=> 5', 'whole<1e999',
+                  f'whole<{"9"*400}', 'whole>2024-02-30'):
         with pytest.raises(ValueError, match='condition') as refusal: where(table, wrong)
         assert '\n' not in str(refusal.value)
     assert not where(table, 'whole=1e999').any() and not where(table, 'whole=2024-02-30').any()
@@ -177,15 +182,16 @@ class Goods:
     "A catalogue as far as wishes ask for it."
     def __init__(self, seed):
         self.items, self.query, self.columns, self.hidden = drawn(seed)
-        self.among = None
+        self.among = self.others = None
         self.ids = [f'item {i}' for i in range(len(self.items))]
+        self.row = self.forms = {name: i for i, name in enumerate(self.ids)}
 
-    def rows_of(self, names, what='seed'):
-        unknown = [x for x in names if x not in self.ids]
-        if unknown: raise ValueError(f'{what} {unknown[0]!r} is unknown')
-        return np.array([self.ids.index(x) for x in names], np.int64)
+    def rows_of(self, names, what='seed'): return np.array([self.row[x] for x in names], np.int64)
 
-    def is_seed(self, x, rows): return self.hidden
+    def is_seed(self, x, rows, names):
+        out = self.hidden.copy()
+        out[called(self, names, 'id')[1]] = True
+        return out
 
     def density(self, x): return x[:, 0]
 
@@ -298,6 +304,7 @@ def test_expand_meets_every_wish_as_the_plainest_program_does(open_shop):
     assert found(unlike=plain[4:6]) == by_hand(open_shop, ASKED, anything, dict.fromkeys(plain[4:6], 0))
     marks = {plain[0]: 1, plain[1]: 0, plain[2]: 1}
     assert found(judged=marks, where='price<20') == by_hand(open_shop, ASKED, cheap, marks)
+    assert found(judged=pd.Series(marks), where='price<20') == found(judged=marks, where='price<20')
     assert found(distinct=dict(shop=4), k=12) == by_hand(open_shop, ASKED, anything, most=4, k=12)
     least = float(open_shop.expand(ASKED, 20, **MOVES).score[7])
     with pytest.warns(UserWarning, match='20 items asked, and 8 meet'):

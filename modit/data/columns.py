@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['IN_MEMORY', 'to_column', 'to_table', 'to_text', 'to_vectors', 'table_file', 'flat', 'read_table', 'to_csv',
-           'session_lines', 'steady', 'held']
+           'session_lines', 'steady', 'in_folder', 'held']
 
 # %% ../../nbs/data/034_columns.ipynb #c002
 import csv
@@ -150,6 +150,17 @@ def steady(
     yield
     same = _states(folder/name for name in names) == before
     require(same, f'{folder.name}: its files were replaced while they were read; read them again')
+
+# %% ../../nbs/data/034_columns.ipynb #07a2d5a2
+@contextmanager
+def in_folder(
+    folder, # as the user gave it
+):
+    "A `ValueError` that is raised inside names the folder."
+    try: yield
+    except ValueError as e:
+        line = str(e)
+        raise ValueError(line if line.startswith(str(folder)) else f'{folder}: {line}') from None
 
 # %% ../../nbs/data/034_columns.ipynb #c018
 IN_MEMORY = 2**30 # bytes of a mapped table that are read into memory

@@ -4,18 +4,20 @@
 
 # %% auto #0
 __all__ = ['BACKBONES', 'settings_alone', 'check_backbone', 'corpus_facts', 'drift', 'other_words', 'About', 'free_for_model',
-           'save_bundle', 'read_bundle', 'find_items', 'find_model']
+           'save_bundle', 'lost_words', 'read_bundle', 'find_items', 'find_model']
 
 # %% ../../nbs/serving/254_bundle.ipynb #b002
 import hashlib
 import json
 import os
 import shutil
+import warnings
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 import numpy as np
 
+from ..data.columns import steady
 from ..flow import guide_of, guided_by
 from ..model import new_model
 from ..ordering import by_pattern
@@ -172,6 +174,15 @@ def save_bundle(
     finally: shutil.rmtree(part, ignore_errors=True)
     return folder
 
+# %% ../../nbs/serving/254_bundle.ipynb #4d3a7e34
+def lost_words(
+    folder, # any
+) -> str:
+    "That a folder has a table of items without embeddings; empty for others."
+    tables = [x.name for x in (Path(folder)/'items.csv', Path(folder)/'items.parquet') if x.exists()]
+    if not tables or (Path(folder)/'embeddings.npy').exists(): return ''
+    return f'{folder} has {tables[0]}, and its embeddings.npy is missing'
+
 # %% ../../nbs/serving/254_bundle.ipynb #c044
 def _read_config(folder):
     "The config of a model's folder, hashes checked; raises `ValueError` for a foreign or damaged one."
@@ -179,6 +190,8 @@ def _read_config(folder):
     inside = folder/'model'
     near = inside if (inside/'config.json').exists() else 'one that modit fit wrote, or one of a domain'
     require(folder.is_dir(), f'{folder}: no such folder; give {near}')
+    lost = lost_words(folder)
+    require(path.exists() or not lost, f'{lost}; write it anew, one row an item')
     require(path.exists(), f'{folder} holds no model (no config.json); give {near}')
     try: config = json.loads(path.read_text())
     except ValueError: config = None
@@ -217,11 +230,7 @@ def _read_model(folder, s, files, stage):
 # %% ../../nbs/serving/254_bundle.ipynb #b010
 _NEEDED = ('items', 'items_key', 'moves', 'trained', 'probe', 'bias', 'centroids')
 
-def read_bundle(
-    folder, # of a model
-) -> dict:  # settings, model, facts, about, card
-    "What `save_bundle` wrote; raises `ValueError` for a foreign or damaged folder."
-    folder = Path(folder)
+def _read(folder): # what `read_bundle` gives
     config = _read_config(folder)
     s = _read_settings(config['settings'], folder)
     s = settings_alone(s, s.domains[0])
@@ -235,13 +244,23 @@ def read_bundle(
     return dict(settings=s, model=model, about=_heard(told), facts=facts,
                 card=card.read_text() if card.exists() else '')
 
+# %% ../../nbs/serving/254_bundle.ipynb #080671e5
+def read_bundle(
+    folder, # of a model
+) -> dict:  # settings, model, facts, about, card
+    "What `save_bundle` wrote; raises `ValueError` for a folder that is foreign, damaged or being replaced."
+    with steady(Path(folder), ('config.json', *(f'{x}.safetensors' for x in ('model', 'guide', 'facts')))):
+        return _read(Path(folder))
+
 # %% ../../nbs/serving/254_bundle.ipynb #b013
 def find_items(
     folder, # of a model, or of a domain
 ):          # folder of a domain, or None
     "The folder itself if it holds embeddings, else the domain that the model lies in."
     folder = Path(folder).resolve()
-    return next((x for x in (folder, folder.parent) if (x/'embeddings.npy').exists()), None)
+    home = next((x for x in (folder, folder.parent) if (x/'embeddings.npy').exists()), None)
+    if not home and (lost := lost_words(folder.parent)): warnings.warn(lost, stacklevel=3)
+    return home
 
 # %% ../../nbs/serving/254_bundle.ipynb #dfba0aff
 def find_model(

@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['RULED', 'in_patterns', 'in_cases', 'metrics_of', 'metrics_table', 'moves_table', 'markdown_table', 'verdict_words',
-           'gain_words', 'moves_words', 'held_out_words', 'seen_words', 'table_notes', 'forecast_table',
-           'feedback_words', 'model_card']
+           'gain_words', 'moves_words', 'table_notes', 'forecast_table', 'feedback_words', 'model_card']
 
 # %% ../../nbs/serving/245_card.ipynb #k002
 from importlib import resources
@@ -13,9 +12,8 @@ from importlib import resources
 import numpy as np
 import pandas as pd
 
-from ..data.folder import FACTS
 from ..stats import cluster_interval
-from .proposal import FEW
+from .proposal import FEW, held_out_words, seen_words
 from ..settings import Settings
 
 # %% ../../nbs/serving/245_card.ipynb #c008
@@ -155,18 +153,33 @@ def verdict_words(
     served = about.moves['served']
     return ' '.join(_verdict(split, part, served[split]) for split, part in rows.groupby('split', sort=False))
 
+# %% ../../nbs/serving/245_card.ipynb #fa7ec2eb
+def _answer(chosen): # what a Choice serves, and whether training made it
+    if chosen.rule is True: return 'the rule that was learned here', True
+    if chosen.rule: return 'the rule of the package', False
+    if chosen.share: return 'the policy', True
+    return ('the steered average' if chosen.step or chosen.own else 'averaging'), False
+
+# %% ../../nbs/serving/245_card.ipynb #813cd9a2
+def _gained(rows, chosen): # of a split: its kinds, what is served, and the gains
+    ends = {(r.what.removeprefix('served - '), r.metric): _percent(r) for r in rows.itertuples()}
+    what, trained = _answer(chosen)
+    held = rows.split.iloc[0] == 'item' # on new kinds all items are held out
+    shown = held and ('average', 'unseen') in ends
+    unseen = f' ({ends["average", "unseen"]} counted over unseen items)' if shown else ''
+    by = f'{ends["untrained", "joint"]} over the steered average' if trained else 'nothing of it by training'
+    where = f'{_WHERE[rows.split.iloc[0]].lower()} ({in_patterns(rows.patterns.iloc[0])})'
+    return f'{where} {what}, {ends["average", "joint"]}{unseen}, {by}'
+
 # %% ../../nbs/serving/245_card.ipynb #k015c
 def gain_words(
-    about, # About: metrics of a model
+    about, # About: metrics and choices of a model
 ) -> str:
-    "What is gained over averaging on test cases, in points of Joint, on trained kinds and on new ones."
+    "What is served for trained kinds and for new ones, what it gains over averaging, and by what."
     rows = pd.DataFrame(about.metrics)
-    rows = rows[rows.what == 'served - average']
-    held = rows[(rows.metric == 'unseen') & (rows.split == 'item')] # on new kinds all items are held out
-    unseen = {r.split: f'; {_percent(r)} counted over unseen items' for r in held.itertuples()}
-    gains = [f'{_percent(r)} {_WHERE[r.split].lower()} ({in_patterns(r.patterns)}{unseen.get(r.split, "")})'
-             for r in rows[rows.metric == 'joint'].itertuples()]
-    return f'gained over averaging, in points of Joint on test cases: {", ".join(gains)}'
+    rows = rows[rows.what.str.startswith('served - ')]
+    gains = [_gained(part, about.moves['served'][split]) for split, part in rows.groupby('split', sort=False)]
+    return f'served, and its points of Joint over averaging on test cases: {"; ".join(gains)}'
 
 # %% ../../nbs/serving/245_card.ipynb #n002
 RULED = {True: 'a rule answered, learned from the labels; with share, step or own the moves answer',
@@ -182,29 +195,6 @@ def moves_words(
     if moves['share']: return f'{how} the list may leave their kind; --share 0 leaves the policy out'
     few = f': validation has too few new kinds ({in_patterns(int(chosen.patterns))})'
     return f'{how} the policy is left out{few if chosen.patterns < FEW else ""}'
-
-# %% ../../nbs/serving/245_card.ipynb #n005
-def held_out_words(
-    s:Settings, # of folders
-    name:str,   # domain
-) -> str:       # empty where there are enough
-    "What to change where too few kinds are held out for a verdict on new kinds."
-    test = s.of('heldout_clusters', name)
-    valid = s.of('valid_clusters', name)
-    if min(test, valid) >= FEW: return ''
-    advice = f'set heldout_clusters and valid_clusters in {FACTS}, which modit check writes'
-    if s.of('clusters', name) <= 2*FEW: advice = f'give more than {2*FEW} kinds in all'
-    return (f'kinds held out: {test} for tests, {valid} for validation; a verdict on new kinds needs {FEW} '
-            f'of each; {advice}')
-
-# %% ../../nbs/serving/245_card.ipynb #n05s
-def seen_words(
-    s:Settings, # seq_len, train_positives, heldout_items
-) -> str:
-    "What to change where too few trained kinds have cases."
-    return (f'too few trained kinds: an interval needs {FEW}, each with {s.seq_len} held-out positives; '
-            f'label more, lower train_positives in {FACTS} (now {s.train_positives}), or raise heldout_items '
-            f'(now {s.heldout_items:g}) by --overrides of modit fit')
 
 # %% ../../nbs/serving/245_card.ipynb #n008
 def table_notes(

@@ -21,9 +21,9 @@ from ..density import recall_density, validate_predictor
 from ..evaluation import average_pool, sample_cases, score_cases
 from ..ordering import centroid, prepare_corpus, trained_patterns
 from ..patterns import ROLES
-from .card import held_out_words, in_cases, in_patterns
+from .card import in_cases, in_patterns
 from .equal import copies_words, direction
-from .proposal import FEW, domain_name, propose, settings_of, write_facts
+from .proposal import FEW, domain_name, held_out_words, propose, settings_of, write_facts
 from .purse import SURVEY, enough_of, lacking
 from .moves import LEAST
 from ..settings import Settings, require

@@ -36,7 +36,7 @@ def _seeds(path, option='--seeds'): # list of ids, or (n, d) array
         if path.endswith('.npy'): return open_memmap(path, mode='r')
         text = sys.stdin.read() if path == '-' else Path(path).read_text('utf-8')
     except (ValueError, IsADirectoryError) as e:
-        raise ValueError(f'{option} {path}: neither ids nor vectors ({e})') from None
+        raise ValueError(f'{option} {path}: neither ids nor vectors ({e}); write text as UTF-8') from None
     lines = text.removeprefix('\ufeff').split('\n') # Windows writes a mark at the beginning
     ids = [line.removesuffix('\r') for line in lines if line.strip()]
     require(ids, f'{option} {path}: no id in it; write one a line')
@@ -69,7 +69,7 @@ def _check(
     for path in folder:
         facts, trouble = check_folder(path, profile, threshold, scorer)
         bad += len(trouble)
-        for line in [*facts, *trouble]: print(f'{path}: {line}', flush=True)
+        for line in [*facts, *trouble]: print(f'{path}: {line.removeprefix(f"{path}: ")}', flush=True)
     require(not bad, f'things to mend: {bad}')
     labelled = [path for path in folder if scorer != 'column' or 'scorer' not in read_facts(path)]
     if labelled: settings_of(labelled, profile, scorers=[scorer]*len(labelled)) # one model for all of them
@@ -221,7 +221,9 @@ def _serve(
     if mcp: return _serve_agent(model, items)
     try: from modit.serving.serve import run_server
     except ModuleNotFoundError: require(False, f'serve needs tornado; {_SERVE}')
-    run_server(model, items, host, port, token and Path(token).read_text().strip())
+    try: secret = token and Path(token).read_text('utf-8').strip()
+    except ValueError: raise ValueError(f'--token {token}: no text; write it as UTF-8') from None
+    run_server(model, items, host, port, secret)
 
 # %% ../../nbs/serving/271_commands.ipynb #m007
 OWN = dict(check=_check, fit=_fit, evaluate=_evaluate, expand=_expand, query=_query, serve=_serve)

@@ -22,8 +22,10 @@ _HALF = 2**-8   # more than rounding to half precision changes a product
 def equals(
     items, # (N, d) rows of about unit length, or `HalfRows`
     x,     # (n, d) of exactly unit length
+    block=64, # vectors at a time
 ) -> np.ndarray: # (N,) bool
     "Which items are one with some of these vectors."
+    if len(x) > block: return np.any([equals(items, x[i:j]) for i, j in in_chunks(len(x), block)], axis=0)
     found = (items @ x.T > SAME - _HALF).any(1)
     near = np.flatnonzero(found)
     rows = items[near]

@@ -22,12 +22,12 @@ from ..retrieval import search
 from ..stages.pipeline import get_corpus, get_domain, get_rows, make_stage, one_at_a_time
 from ..stages.stages import check_stage, stage_path
 from .bundle import check_backbone, find_items, free_for_model
-from .card import (gain_words, held_out_words, in_cases, metrics_of, metrics_table, model_card,
-                                seen_words, table_notes, verdict_words)
+from .card import (gain_words, in_cases, metrics_of, metrics_table, model_card, table_notes,
+                                verdict_words)
 from .equal import copies_words
 from .learned import rule_name
 from .moves import steered
-from .proposal import FEW, settings_of
+from .proposal import FEW, held_out_words, seen_words, settings_of
 from .retriever import Retriever, tried_retriever
 from .rivals import Trial, choices, forecast_rows, reranked, scored_lists
 from .shape import split_options

@@ -8,7 +8,7 @@ __all__ = ['Retriever', 'tried_retriever']
 # %% ../../nbs/serving/257_retriever.ipynb #c002
 import warnings
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -26,12 +26,12 @@ from ..stages.stages import stage_key
 from .bundle import (About, corpus_facts, find_items, find_model, other_words, read_bundle,
                                   save_bundle, settings_alone)
 from .card import moves_words
-from .catalogue import Catalogue, items_key, make_catalogue, read_items
+from .catalogue import Catalogue, items_key, make_catalogue, named_items, read_items
 from .equal import average, direction
 from .forecast import list_forecast
 from .learned import Learned, rule_name, saved_facts, stored_rule, untrained_rule
 from .moves import LEAST, Question
-from .names import called, ids_or_vectors, read_together, reading_order, reading_words
+from .names import called, ids_or_vectors, read_together, reading_order, reading_words, tell_both
 from .proposal import settings_of
 from .shape import number_in, query_parts, score_parts, shaped_list, split_options, with_feedback
 from .rivals import Trial, served_facts
@@ -131,7 +131,7 @@ def seed_vectors(
         x = check_embeddings(np.atleast_2d(seeds), self.settings.dim, 'seeds')
         return x, np.full(len(x), -1)
     require(self.catalogue, f'{self.name}: ids need the items; load it with items, or give vectors')
-    return called(self.catalogue, seeds, self.settings.dim)
+    return called(self.catalogue, seeds)
 
 # %% ../../nbs/serving/257_retriever.ipynb #c021
 @patch
@@ -160,8 +160,7 @@ def _moves(self:Retriever, x, given):
     "Split and moves of seeds (n, d), or the rule: as given, else as validation chose; warns of a new kind."
     near, = nearest_centroid(average(x)[None], self.facts['centroids'])
     split = 'item' if near in self.about.trained else 'pattern'
-    chosen = self.about.moves['served'][split]
-    moves = chosen.answer(given)
+    moves = (chosen := self.about.moves['served'][split]).answer(given)
     if self.model and split == 'pattern':
         pattern = f'pattern {self.patterns[near]}, which {self.name} was not trained on'
         warnings.warn(f'the seeds are nearest to {pattern}; {moves_words(moves, chosen)}', stacklevel=5)
@@ -185,13 +184,15 @@ def _parts(self:Retriever, x, rows, scale=None, share=1., step=0., own=0., rule=
 @patch
 def _question(self:Retriever, seeds, scale, options):
     "What is asked, read and checked: a `Question`."
+    seeds = ids_or_vectors(seeds, self.settings.dim, self.catalogue)
     x, rows = self.seed_vectors(seeds)
     shape, given = split_options(options)
     split, moves = self._moves(x, given)
     needed = shape or moves.get('own') or 'rule' in moves
     require(self.catalogue or not needed, f'{self.name}: no items; load it with items')
+    tell_both(self.catalogue, [*(seeds if isinstance(seeds, list) else ()), *shape.names])
     if moves.get('share') and len(x) > self.settings.prefix_len:
-        names = [self.catalogue.ids[row] if row >= 0 else f'vector {i}' for i, row in enumerate(rows)]
+        names = seeds if isinstance(seeds, list) else [f'vector {i}' for i in range(len(x))]
         read = reading_order(self.density(x), self.settings)
         warnings.warn(reading_words(self.name, names, read), stacklevel=3)
     usual = self.about.feedback.get(split, {}).get('length') # an earlier version has none
@@ -260,9 +261,7 @@ def load(
     place, home = find_model(folder), find_items(folder)
     made = cls(**read_bundle(place)) if place else cls.untrained(folder)
     if made.catalogue and items is None and index is None: return made
-    made = made.over(home if items is None else items, index)
-    others = items is not None and home and cache(lambda: make_catalogue(read_items(home)))
-    return replace(made, catalogue=replace(made.catalogue, others=others)) if others else made
+    return made.over(home if items is None else items, index, home and cache(partial(named_items, home)))
 
 # %% ../../nbs/serving/257_retriever.ipynb #c051
 @patch
@@ -270,6 +269,7 @@ def over(
     self:Retriever,
     items,      # folder with embeddings and ids, anything with items (N, d), ids, text, a Catalogue; or None
     index=None, # an index over their rows, instead of FAISS
+    others=None, # gives a catalogue whose items may be named, too; None: that which was searched so far
 ) -> Retriever:
     """The same policy over other items; raises `ValueError` for another dimension.
 
@@ -283,7 +283,7 @@ def over(
     goods = items if isinstance(items, Catalogue) else make_catalogue(domain, self.settings.index, index)
     if items_key(goods) != self.about.items_key:
         warnings.warn(other_words(self.about, self.name, goods, self.facts), stacklevel=3)
-        goods = replace(goods, others=self.catalogue and (lambda: self.catalogue))
+        goods = replace(goods, others=others or (self.catalogue and (lambda: self.catalogue)))
     return replace(self, catalogue=goods)
 
 # %% ../../nbs/serving/257_retriever.ipynb #u004

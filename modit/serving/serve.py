@@ -23,7 +23,7 @@ from tornado.web import Application, HTTPError, RequestHandler
 
 from .bundle import find_items
 from .lists import REFUSED, answer_line, as_json, refusal
-from .names import one_form, row_called
+from .names import one_form, row_called, shelves
 from .retriever import Retriever
 from ..settings import require
 
@@ -86,7 +86,10 @@ class _Service:
 # %% ../../nbs/serving/267_serve.ipynb #s012
 def _list(retriever, body): return answer_line(retriever, read_question(body))
 
-def _query(retriever, body): return dict(query=retriever.query(**read_question(body)).tolist())
+def _query(retriever, body): # of a list, whose length is no matter here
+    asked = read_question(body)
+    asked.pop('k', None)
+    return dict(query=retriever.query(**asked).tolist())
 
 class _Handler(RequestHandler): # of one request
     def initialize(self, service, call=None):
@@ -137,11 +140,19 @@ def card_facts(
 class _Card(_Handler):
     def get(self): self.finish(card_facts(self.service.retriever))
 
-# %% ../../nbs/serving/267_serve.ipynb #s14b
+# %% ../../nbs/serving/267_serve.ipynb #94544662
 _FOUND, _LETTERS = 20, 200 # items that a search shows, letters that it may have
 
 def _folded(text): return one_form(one_form(text).casefold())
 
+def _nameable(goods): # id and text of all that may be a seed; an id names the item of the first folder
+    before = []
+    for shelf in shelves(goods):
+        for name, text in zip(shelf.ids, shelf.words, strict=True):
+            if all(row_called(x, name) is None for x in before): yield name, text
+        before.append(shelf)
+
+# %% ../../nbs/serving/267_serve.ipynb #s14b
 def items_with(
     retriever, # Retriever with items
     words:str, # separated by spaces, large and small letters alike
@@ -152,7 +163,7 @@ def items_with(
     goods, wanted = retriever.catalogue, words.split()
     if not wanted: return []
     def fits(item): return all(map(_folded(' '.join(item)).__contains__, wanted))
-    found = islice(filter(fits, zip(goods.ids, goods.words, strict=True)), _FOUND)
+    found = islice(filter(fits, _nameable(goods)), _FOUND)
     return [dict(id=name, text=text) for name, text in found]
 
 def _found(retriever, words): return dict(items=items_with(retriever, words), most=_FOUND)
@@ -172,9 +183,11 @@ def picture_path(
     "Where the picture of an item lies."
     row = row_called(catalogue, name)
     if folder is None or row is None or 'picture' not in catalogue.columns: return None
-    path = (folder/str(catalogue.columns.picture.iloc[row])).resolve()
-    inside = path.is_relative_to(folder) and path.suffix.lower() in _KINDS and path.is_file()
-    return path if inside and path.stat().st_size <= _PICTURE else None
+    try:
+        path = (folder/str(catalogue.columns.picture.iloc[row])).resolve()
+        inside = path.is_relative_to(folder) and path.suffix.lower() in _KINDS and path.is_file()
+        return path if inside and path.stat().st_size <= _PICTURE else None
+    except (OSError, ValueError): return None # what is no path, such as the picture itself as a text
 
 # %% ../../nbs/serving/267_serve.ipynb #s16b
 class _Picture(_Handler):

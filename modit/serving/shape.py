@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from .equal import APART, best_first, direction, exact_scores
+from .names import called
 from .where import column_called, texts, where
 from ..settings import require
 
@@ -169,12 +170,13 @@ class Shape:
 
     def __bool__(self): return self != Shape() # is anything asked
 
+    @property
+    def names(self): return [*dict.fromkeys([*self.without, *self.unlike, *self.judged])] # ids not shown
+
     def __post_init__(self):
         most = {self.distinct: 1} if isinstance(self.distinct, str) else self.distinct
-        one = isinstance(most, dict) and len(most) < 2
-        require(one, f'distinct {most!r}: give one column, as {{"shop": 2}}')
-        given = isinstance(self.judged, dict)
-        require(given, f'judged {self.judged!r}: give marks by id, as {{"shoe-17": 1}}')
+        require(isinstance(most, dict) and len(most) < 2, f'distinct {most!r}: give one column: {{"a": 2}}')
+        require(hasattr(self.judged, 'items'), f'judged {self.judged!r}: give marks by id: {{"shoe-7": 1}}')
         self.where = _several('where', self.where)
         self.threshold = tuple(map(_condition, _several('threshold', self.threshold)))
         self.without = _ids('without', self.without)
@@ -205,7 +207,7 @@ def split_options(
 # %% ../../nbs/serving/253_shape.ipynb #s034
 def with_feedback(
     shape:Shape, # unlike, judged, feedback
-    catalogue,   # with `items` and `rows_of(ids, what)`
+    catalogue,   # Catalogue
     x,           # (m, d) the seeds
     parts:dict,  # of the query
     usual=None,  # how far, where the wish does not say; FEEDBACK where nothing says it
@@ -213,7 +215,7 @@ def with_feedback(
     "A query moved where marks grow; raises `ValueError` for an unknown id and for marks all alike."
     marks = shape.judged | dict.fromkeys(shape.unlike, min([0, *shape.judged.values()]))
     if not marks: return parts
-    x_marked = catalogue.items[catalogue.rows_of(marks, 'marked id')]
+    x_marked, _ = called(catalogue, marks, 'marked id')
     grades = list(marks.values())
     if any(grades): way = marked_way(x_marked, grades)
     else: way = marked_way(np.concatenate([x, x_marked]), [1]*len(x) + grades)
@@ -226,8 +228,7 @@ _LEAST = re.compile(r'\s*score\s*>.*', re.S) # a condition that only shortens a 
 
 def _left(shape, catalogue, query, x, rows, density):
     "Which items may be shown (N,), but for a least score."
-    allowed = ~catalogue.is_seed(x, rows) & where(catalogue.columns, shape.where)
-    allowed[catalogue.rows_of({*shape.without, *shape.unlike, *shape.judged}, 'id')] = False
+    allowed = ~catalogue.is_seed(x, rows, shape.names) & where(catalogue.columns, shape.where)
     asked = [text for text in shape.threshold if not _LEAST.fullmatch(text)]
     known = dict(score=lambda: catalogue.items @ query, density=lambda: density(catalogue.items))
     facts = {name: call() if name in ' '.join(asked) else np.nan for name, call in known.items()}

@@ -104,10 +104,17 @@ def _is(column, text, word):
     if not _is_plain(column) and _has_codes(text, numbers, wrong): return met
     return met | _against(column, numbers, np.equal, number)
 
+# %% ../../nbs/serving/248_where.ipynb #a9c055f2
+def _meant(text, word, condition): # the word without the signs and quotes of other languages
+    if (text == word).any(): return word
+    word = word.removeprefix('=').strip()
+    require(word[:1] not in ('<', '>'), f'condition {condition!r}: the signs are = != < <= > >=')
+    return word[1:-1].strip() if re.fullmatch('"[^"]*"|\'[^\']*\'', word) else word
+
 # %% ../../nbs/serving/248_where.ipynb #n12c
-def _equals(column, value): # (n,): is it the value, or else one of the words that | separates
+def _equals(column, value, condition): # (n,): is it the value, or else one of the words that | separates
     text = texts(column)
-    whole = one_form(value)
+    whole = _meant(text, one_form(value), condition)
     words = [whole] if (text == whole).any() else map(str.strip, whole.split('|'))
     return np.any([_is(column, text, word) for word in words], axis=0)
 
@@ -160,7 +167,7 @@ def where(
         column = column_called(columns, name, f'condition {text!r}')
         values, which = (column, slice(None)) if sign in _SIGNS and _is_plain(column) else _once(column)
         if sign in _SIGNS: met = _compares(values, sign, value, text)
-        else: met = _equals(values, value) == (sign == '=')
+        else: met = _equals(values, value, text) == (sign == '=')
         kept &= met[which]
     return kept
 

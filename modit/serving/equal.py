@@ -45,7 +45,8 @@ def copies_words(
     pairs = [normalize(corpus.items[ids].astype(np.float64)) for ids in (rows, other)]
     n = int(((pairs[0]*pairs[1]).sum(1) > SAME).sum())
     if not n: return ''
-    return (f'{n:,} of {len(rows):,} items are copies of another item: copies of the seeds count as found, '
+    drawn = ' items' if len(rows) == len(corpus.items) else ' items drawn'
+    return (f'{n:,} of {len(rows):,}{drawn} are copies of another item: copies of the seeds count as found, '
             'so scores are too high; keep one of each')
 
 # %% ../../nbs/serving/231_equal.ipynb #e008

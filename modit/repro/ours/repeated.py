@@ -80,8 +80,9 @@ def differences(
     scores, # of `run`
     s:Settings, # resamples, seed
 ) -> pd.DataFrame: # of `contrasts`, Joint and Same
-    "Every run minus the one round; four rounds minus two; the filter."
+    "Every run minus the one round; four rounds minus two; the filter; new cases minus the same ones."
     pairs = [(name, 'whole_1') for name in RUNS] + [('whole_4', 'whole_2'), tuple(LAST)[::-1]]
+    pairs += [('new_rounds', name) for name in ('whole_2', 'whole_4')]
     parts = [contrasts(beside(scores), pairs, s, column) for column in ('joint', 'same')]
     return pd.concat(parts, ignore_index=True)
 
@@ -94,7 +95,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
     ends = ('estimate', 'low', 'high')
     rows = differences(scores, p.s)[kept]
     asked = [(r.a, r.b) in ASKED and r.column == 'joint' for r in rows.itertuples()]
-    said = 'Joint, at as many labelled cases and steps as one round: differences with 95% intervals.'
+    said = 'Joint, at as many cases and steps as one round: differences with 95% intervals.'
     every = 'All differences, in Joint and Same.'
     by_round = 'New cases, after every round, without the filter (adaptive) and with it (pareto), in percent.'
     wide = page_module('rounds').filter_table(scores['labelled_fresh'])

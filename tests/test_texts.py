@@ -171,7 +171,7 @@ def test_differences_are_those_of_the_scores():
 
 @pytest.mark.parametrize('words, method, files', [
     ('average', 'average', ['main']), ('steered average', 'average_own', ['own_direction']),
-    ('direct rewards', 'alone', ['rule']), ('filter', 'filtered', ['baselines'])])
+    ('direct rewards', 'places_alone', ['both']), ('filter', 'filtered', ['baselines'])])
 def test_a_row_of_the_table_is_that_of_the_scores(words, method, files):
     line, = [x for x in README.splitlines() if x.startswith(f'| {words} |')]
     found = pd.concat(joint(profile, *files) for profile in ('public', 'icons', 'tree'))

@@ -347,7 +347,7 @@ def test_fit_says_before_and_after_whether_training_pays(shoes, tmp_path, capsys
     kinds = rivals.validation_cases(get_corpus(s, 'shoes'), s)['item'].pattern # here all are trained on
     assert set(kinds) <= set(trained_patterns(get_corpus(s, 'shoes'), s))
     assert f'({len(kinds)} cases of {len(set(kinds))} trained pattern' in lines[before[0]]
-    gained, = [line for line in lines if line.startswith('shoes: gained over averaging')]
+    gained, = [line for line in lines if line.startswith('shoes: served, ')]
     rows = pd.DataFrame(model.about.metrics).set_index(['split', 'what', 'metric']).estimate
     for split in ('item', 'pattern'):
         served, alone = (model.about.moves[way][split] for way in ('served', 'untrained'))

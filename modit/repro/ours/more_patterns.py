@@ -103,7 +103,8 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
     kept = ['world', 'split', 'a', 'b', 'estimate', 'low', 'high', 'units', 'verdict']
     ends = ('estimate', 'low', 'high')
     step = rows.b != 'zero'
-    more = 'With the most patterns minus with the fewest, at 12,500 labelled cases; 95% intervals.'
+    labelled = f'{stretched(p.s, WHOLE/4).hppo_cases:,} labelled cases'
+    more = f'With the most patterns minus with the fewest, at {labelled}; 95% intervals.'
     each = 'SFT and the round minus averaging, the round minus SFT, by patterns trained on; 95% intervals.'
     return {'tab-more-patterns': Table(rows[kept][step], more, ends),
             'tab-more-patterns-each': Table(rows[kept][~step].drop(columns='b'), each, ends)}

@@ -50,7 +50,7 @@ def score_fresh(
     return pd.concat(rows, ignore_index=True)
 
 # %% ../../../nbs/repro/ours/474_repeated.ipynb #c474k
-def claimed(p): return [d for d in p.domains if d != 'D4'] or p.domains # as far as they are run
+def claimed(p): return page_module('rounds').on_claimed(p)
 
 def run(p:Page) -> dict: # labelled_rounds: the same cases; labelled_fresh: new ones
     "Train and score all rounds, domain by domain."
@@ -90,7 +90,7 @@ def differences(
 ASKED = (('whole_4', 'whole_1'), ('new_rounds', 'whole_1'), ('new_filtered', 'new_rounds'))
 
 def table(scores:dict, p:Page) -> dict: # label -> Table
-    "What rounds, new cases and the filter add at 50,000 labels; all differences; round by round (ours)."
+    "What rounds, new cases and the filter add; all differences; round by round (ours)."
     kept = ['a', 'b', 'column', 'split', 'domain', 'estimate', 'low', 'high', 'units', 'verdict']
     ends = ('estimate', 'low', 'high')
     rows = differences(scores, p.s)[kept]

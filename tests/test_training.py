@@ -40,13 +40,14 @@ def done(words, runs, launcher=()):
 
 @pytest.fixture(scope='module')
 def stores(tmp_path_factory):
-    "A preference run and all before it: made by one process, and by two."
-    words = ['-m', 'modit.cli.command', 'stage', 'adaptive', 'D4', '--profile', 'smoke']
-    words += ['--overrides', json.dumps(TINY | HALF)]
+    "A preference run, direct rewards, and all before them: made by one process, and by two."
     one, two = tmp_path_factory.mktemp('one'), tmp_path_factory.mktemp('two')
-    with ThreadPoolExecutor(2) as pool:
-        runs = pool.submit(done, words, one), pool.submit(done, words, two, TWO)
-    assert runs[1].result().stdout.count('adaptive D4: done') == 1, 'the first process speaks for both'
+    for stage in ('adaptive', 'direct'):
+        words = ['-m', 'modit.cli.command', 'stage', stage, 'D4', '--profile', 'smoke']
+        words += ['--overrides', json.dumps(TINY | HALF)]
+        with ThreadPoolExecutor(2) as pool:
+            runs = pool.submit(done, words, one), pool.submit(done, words, two, TWO)
+        assert runs[1].result().stdout.count(f'{stage} D4: done') == 1, 'the first process speaks for both'
     return one/'smoke', two/'smoke'
 
 
@@ -73,6 +74,14 @@ def test_preference_rounds_of_two_processes_follow_those_of_one(stores):
     assert np.allclose(row.pop('losses'), other.pop('losses'), atol=1e-4, rtol=0)
     assert abs(row.pop('valid_joint') - other.pop('valid_joint')) < .02
     assert abs(row.pop('valid_same') - other.pop('valid_same')) < .02 and row == other and row['kept']
+
+
+def test_direct_rewards_of_two_processes_follow_those_of_one(stores):
+    # as above; each process labels and counts what its half of the batch retrieves
+    (_, facts), (_, same) = (of_stage(folder, 'direct-D4') for folder in stores)
+    losses, others = (x['history'][-1]['losses'] for x in (facts, same))
+    assert len(losses) > 1 and np.allclose(losses[:3], others[:3], atol=1e-4, rtol=0)
+    assert facts['history'][-1]['lookups'] == 2*same['history'][-1]['lookups']
 
 
 def test_whoever_makes_a_stage_the_store_looks_alike(stores):

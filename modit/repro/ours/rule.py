@@ -2,7 +2,8 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'COLUMNS', 'NEW', 'FEW', 'SHOWN', 'learned', 'Framed', 'lengths_of', 'classified',
-           'of_few_kinds', 'run', 'beside', 'new_table', 'few_cases', 'few_tables', 'table', 'plot', 'claims']
+           'of_few_kinds', 'scored_domain', 'run', 'beside', 'new_table', 'few_cases', 'few_tables', 'table', 'plot',
+           'claims']
 
 # %% ../../../nbs/repro/ours/367_rule.ipynb #90c58452
 import time
@@ -134,41 +135,43 @@ LOOKS = {
     'reranked': ('Classifier', 'green', 's'),
     'rule_apart': ('Rule, kinds apart', 'blue', '^'),
     'rule_without': ('Rule, no classifier', 'sky', 'v')}
+def scored_domain(
+    p:Page,        # draws
+    corpus:Corpus, # of a domain
+) -> dict:         # of SCORES -> list of tables
+    "Learn the rules of a domain, and score them beside the policy alone."
+    rules, here, facts = learned(p, corpus)
+    framed = Framed(here)
+    a = anchored(p.s)
+    answers = {('rule', draw): partial(framed.answer, rule) for draw, rule in rules.items()}
+    answers['alone', 0] = partial(serve, get_model(a, 'alone', corpus.name), corpus, s=a)
+    rows = [p.score(corpus, {method: answer}).assign(draw=draw) for (method, draw), answer in answers.items()]
+    answers |= {(method, 0): answer for method, answer in untrained(p, corpus).items()}
+    new = [new_items(p, corpus, answers)] if 'item' in p.splits else []
+    if not asks(p.s.profile, 'baselines'):
+        sorted_lists = classified(p, corpus)
+        rows += sorted_lists['all']
+        new += [x[new[0].columns] for x in sorted_lists['new']]
+    few = of_few_kinds(p, corpus) if 'pattern' in p.splits else []
+    return dict(rule=rows, rule_new=new, rule_lengths=[lengths_of(framed, rules, p)],
+                rule_facts=[pd.DataFrame(facts)], rule_few=few)
+
+# %% ../../../nbs/repro/ours/367_rule.ipynb #ae07b952
 _KEYS = ['domain', 'split', 'case', 'pattern', 'method']
 
 def run(
-    p:Page, # draws
+    p:Page, # domains, draws
 ) -> dict: # rule: per-case means over draws; rule_new: new items; what the rules are; rule_few: few kinds
-    "Learn the rules of all domains, and score them beside the policy alone."
-    rows = []
-    new = []
-    lengths = []
-    facts = []
-    few = []
-    for name in p.domains:
-        corpus = get_corpus(p.s, name)
-        rules, here, learning = learned(p, corpus)
-        framed = Framed(here)
-        a = anchored(p.s)
-        answers = {('rule', draw): partial(framed.answer, rule) for draw, rule in rules.items()}
-        answers['alone', 0] = partial(serve, get_model(a, 'alone', name), corpus, s=a)
-        for (method, draw), answer in answers.items():
-            rows.append(p.score(corpus, {method: answer}).assign(draw=draw))
-        answers |= {(method, 0): answer for method, answer in untrained(p, corpus).items()}
-        if 'item' in p.splits: new.append(new_items(p, corpus, answers))
-        if not asks(p.s.profile, 'baselines'):
-            sorted_lists = classified(p, corpus)
-            rows += sorted_lists['all']
-            new += [x[new[0].columns] for x in sorted_lists['new']]
-        lengths.append(lengths_of(framed, rules, p))
-        if 'pattern' in p.splits: few += of_few_kinds(p, corpus)
-        facts += learning
-    means = pd.concat(rows, ignore_index=True).groupby(_KEYS, sort=False)
+    "The scores of all domains."
+    found = {name: [] for name in SCORES}
+    for domain in p.domains:
+        for name, tables in scored_domain(p, get_corpus(p.s, domain)).items(): found[name] += tables
+    means = pd.concat(found['rule'], ignore_index=True).groupby(_KEYS, sort=False)
     means = means[['attr', 'same', 'joint', 'cond', 'auc']].mean().reset_index()
-    new = pd.concat(new, ignore_index=True) if new else means[:0][[*_KEYS, 'joint']]
-    few = pd.concat(few) if few else means[:0].assign(draw=0, kinds=0)
-    return dict(rule=means, rule_new=new, rule_lengths=pd.concat(lengths, ignore_index=True),
-                rule_facts=pd.DataFrame(facts), rule_few=few)
+    none = dict(rule_new=means[:0][[*_KEYS, 'joint']], rule_few=means[:0].assign(draw=0, kinds=0))
+    joined = {name: pd.concat(tables, ignore_index=True) if tables else none[name]
+              for name, tables in found.items()}
+    return joined | dict(rule=means)
 
 # %% ../../../nbs/repro/ours/367_rule.ipynb #3a73416a
 COLUMNS = ('average', 'reranked', 'average_own', 'hppo', 'alone', 'rule')

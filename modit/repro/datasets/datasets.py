@@ -49,7 +49,8 @@ DATASETS = { # profile -> its row
         'WordNet 3.1 (data_public/LICENSE-wordnet.txt)', (*ASKED, 'patterns', 'reach')),
     'tree-e5': Dataset(
         'datasets.tree:make_tree', '', 'multilingual-e5-small',
-        'WordNet 3.1 (data_public/LICENSE-wordnet.txt)', ('order',)),
+        'WordNet 3.1 (data_public/LICENSE-wordnet.txt)',
+        ('order', 'baselines', 'own_direction', 'direct', 'rule', 'both')),
     'molecules': Dataset(
         'datasets.costly:make_molecules', 'molecules twice (scaffolds, clusters)', 'fingerprints',
         'MIT (MoleculeACE); measurements of ChEMBL (CC BY-SA)', LATER),

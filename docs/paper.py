@@ -22,7 +22,7 @@ the minutes are those of the committed run, on one core, with the models of the 
 """
 RULE = """## The claims
 
-The {total} claims of the paper in {words}. A claim says how many cells must support it significantly (all, \
+The {total} claims of the paper: {words}. A claim says how many cells must support it significantly (all, \
 unless it says otherwise). *Confirmed*: at least so many do. *Opposite*: not confirmed, and more cells \
 contradict it significantly than support it. Reasons, cells, and our own claims: \
 [claims](../nbs/repro/verdicts/500_claims.ipynb), [why](../nbs/repro/verdicts/490_why.ipynb), \

@@ -5,7 +5,6 @@ __all__ = ['REACHES', 'STEPS', 'READS', 'SCORES', 'LOOKS', 'COLUMNS', 'begin', '
            'run', 'table', 'plot', 'claims']
 
 # %% ../../../nbs/repro/ours/371_reach.ipynb #1b22aa94
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -102,38 +101,33 @@ LOOKS = {
     'lengths': ('Best two lengths', 'sky', 'v'),
     'family': ('Best coefficients', 'blue', '^'),
     'free': ('Best query', 'grey', 'o')}
-_KEYS = ['domain', 'split', 'case', 'pattern', 'method']
 
 def reach_of(
     p:Page,        # cases
     corpus:Corpus, # of a domain
     split,         # such as pattern
-    draw:int,      # number of the draw
 ) -> pd.DataFrame: # domain, split, case, pattern, method, joint
     "Joint among the other half of the items, of queries and oracles (ours)."
-    s = replace(p.s, seed=p.s.seed + draw)
     cases = sample_cases(corpus, split, min(200, p.cases or p.s.density_cases), p.s)
     here = compass(corpus, p.s)
-    rule, rows = learn_rule([lesson(here, s)]), frame(here, cases)
-    seen = stream(s.seed, 'half', corpus.name).random(len(corpus.items)) < .5
+    rule, rows = learn_rule([lesson(here, p.s)]), frame(here, cases)
+    seen = stream(p.s.seed, 'half', corpus.name).random(len(corpus.items)) < .5
     own = untrained(p, corpus, split)['average_own'](cases)
     queries = dict(average=average_pool(corpus, cases), average_own=own)
     with torch.no_grad(): queries['rule'] = rule(rows).numpy()
-    best = partial(oracle, corpus=corpus, cases=cases, rule=rule, rows=rows, seen=seen, s=s)
+    best = partial(oracle, corpus=corpus, cases=cases, rule=rule, rows=rows, seen=seen, s=p.s)
     queries |= {reach: best(reach) for reach in REACHES}
-    found = pd.DataFrame({m: joint_among(q, corpus, cases, ~seen, s.k) for m, q in queries.items()})
+    found = pd.DataFrame({m: joint_among(q, corpus, cases, ~seen, p.s.k) for m, q in queries.items()})
     found = found.assign(domain=corpus.name, split=split, case=range(len(found)), pattern=cases.pattern)
-    return found.melt([*_KEYS[:-1]], var_name='method', value_name='joint')
+    return found.melt(['domain', 'split', 'case', 'pattern'], var_name='method', value_name='joint')
 
 # %% ../../../nbs/repro/ours/371_reach.ipynb #b16f2864
 def run(
-    p:Page, # draws
-) -> dict:  # reach: per-case means over draws
+    p:Page, # the run
+) -> dict:  # reach: per-case scores
     "Score the oracles of every domain."
-    rows = [reach_of(p, get_corpus(p.s, name), split, draw)
-            for name in p.domains for split in p.splits for draw in p.draws]
-    means = pd.concat(rows).groupby(_KEYS, sort=False).joint.mean()
-    return dict(reach=means.reset_index())
+    rows = [reach_of(p, get_corpus(p.s, name), split) for name in p.domains for split in p.splits]
+    return dict(reach=pd.concat(rows, ignore_index=True))
 
 # %% ../../../nbs/repro/ours/371_reach.ipynb #e08502e0
 COLUMNS = ('average', 'average_own', *LOOKS)
@@ -144,7 +138,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
     gain = contrasts(rows, [(m, 'rule') for m in COLUMNS if m != 'rule'], p.s)
     gain = gain.rename(columns=dict(a='method', units='patterns'))
     kept = ['method', 'domain', 'split', 'estimate', 'low', 'high', 'patterns', 'verdict']
-    words = 'Items whose labels no oracle has seen; means over draws.'
+    words = 'Items whose labels no oracle has seen; first draw.'
     return {'tab-reach': Table(by_method(rows, COLUMNS), f'Joint (percent). {words}', COLUMNS),
             'tab-reach-gain': Table(gain[kept], f"Joint minus the rule's, with 95% intervals. {words}",
                                     ('estimate', 'low', 'high'))}

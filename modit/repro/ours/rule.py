@@ -113,13 +113,12 @@ def of_few_kinds(
     cases = sample_cases(corpus, 'pattern', p.s.density_cases, p.s)[:p.cases]
     rows = []
     there = len(trained_patterns(corpus, p.s))
-    asked = (15, 30, None) if there > 200 else (None,)
+    asked = (15, 30) if there > 200 else (None,)*(there < 40)
     for kinds, draw in product(asked, p.draws):
         s = replace(p.s, seed=p.s.seed + draw)
         known = cut(corpus, kinds, s) if kinds else corpus
         here = compass(known, p.s)
-        few = kinds is not None
-        queries = rules_of_few(here, frame(here, cases), lesson(here, s), few, few or there < 40)
+        queries = rules_of_few(here, frame(here, cases), lesson(here, s), kinds is not None)
         for method, q in dict(average=average_pool(corpus, cases), **queries).items():
             found = score_cases(q, corpus, cases, p.s)[['joint', 'same']].reset_index(drop=True)
             named = dict(domain=corpus.name, split='pattern', case=range(len(cases)), pattern=cases.pattern)

@@ -376,6 +376,10 @@ def test_the_command_shapes_a_list(open_shop, shop, tmp_path, modit):
     rows = [row.split('\t') for row in lines]
     assert status == 0 and [row[0] for row in rows[1:]] == found.id.tolist(), last
     assert rows[0] == list(found)
+    twice = ['--where', 'price<60', '--where', 'shop!=', '--threshold', .1, '--threshold', 'density>-1']
+    both = open_shop.expand(ASKED, 6, **MOVES, where=['price<60', 'shop!='], threshold=['.1', 'density>-1'])
+    lines = modit(*line[:12], *twice, stdin='\n'.join(ASKED))[1]
+    assert [row.split('\t')[0] for row in lines[1:]] == both.id.tolist()
     mistakes = {('--where', 'cost<3'): "no column 'cost'", ('--without', 'nobody'): 'no such file',
                 ('--judged', tmp_path/'ids'): 'add a column judged'}
     for wrong, said in mistakes.items():

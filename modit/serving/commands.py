@@ -53,7 +53,7 @@ _Searched = Annotated[str, 'a folder of items to search; by default the one that
 _Share = Annotated[float, 'of the policy, from 0 to 1; by default as validation chose']
 _Step = Annotated[float, "length along the predictor's weights; by default as validation chose"]
 _Own = Annotated[float, 'length away from what surrounds the seeds; by default as validation chose']
-_Conditions = Annotated[str, 'conditions, each in quotes', dict(nargs='+', opt=True)]
+_Conditions = Annotated[str, 'conditions, each in quotes', dict(nargs='+', opt=True, action='extend')]
 
 # %% ../../nbs/serving/271_commands.ipynb #c020
 def _check(

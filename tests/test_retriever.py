@@ -110,6 +110,11 @@ def test_seeds_of_a_kind_that_was_not_trained_on_are_told(loaded):
         assert len(said) == len(told) and all(told[0] in str(x.message) for x in said)
 
 
+def test_what_a_notebook_shows_of_a_model_is_a_line(loaded):
+    shown = repr(loaded)
+    assert '\n' not in shown and len(shown) < 100 and loaded.name in shown and loaded.about.stage in shown
+
+
 def test_a_scale_is_not_lost_in_silence(loaded):
     "Where the policy has no part in a query, its scale changes nothing, and the list says so."
     seeds = loaded.catalogue.ids[:3]

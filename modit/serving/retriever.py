@@ -7,7 +7,7 @@ __all__ = ['Retriever', 'tried_retriever']
 
 # %% ../../nbs/serving/257_retriever.ipynb #c002
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 
@@ -52,11 +52,12 @@ class Retriever:
     model: MODiT       # the policy; None: the seeds' average stands in for its query
     facts: dict        # of `corpus_facts`
     about: About       # what it was fitted on and how it scores, for config.json and the card
-    card: str = field(default='', repr=False) # README.md of its folder
-    catalogue: Catalogue = None               # what it searches; None: it can only make queries
+    card: str = '' # README.md of its folder
+    catalogue: Catalogue = None # what it searches; None: it can only make queries
 
-    @property
-    def name(self) -> str: return self.settings.domains[0]
+    def __repr__(self): return f'Retriever({self.name}, {self.about.stage}, {self.about.items:,} items)'
+
+    name = property(lambda self: self.settings.domains[0]) # of its domain
 
     @property
     def patterns(self): return np.array(self.about.patterns or range(len(self.facts['centroids']))) # (C,)

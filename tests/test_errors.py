@@ -29,6 +29,7 @@ from modit.repro.pages.page import COMMITTED, open_page
 from modit.repro.pages.redraw import redraw_page
 from modit.retrieval import VectorIndex
 from modit.settings import load_settings
+from modit.stages.pipeline import one_at_a_time
 from modit.store import (atomic_write, load_arrays, lock_file, save_arrays, save_rows, stream, whole_file,
                          whole_files)
 from modit.repro.pages.sweep import sweep
@@ -199,6 +200,13 @@ def test_without_locks_a_line_says_where_the_store_may_lie(tmp_path, monkeypatch
     with pytest.raises(OSError, match='MODIT_RUNS') as refusal: lock_file(tmp_path/'locks'/'a', wait)
     said = str(refusal.value)
     assert str(tmp_path/'locks'/'a') in said and os.strerror(why) in said and '\n' not in said
+
+
+def test_a_store_that_cannot_be_made_is_told_with_a_way_out(tmp_path):
+    (tmp_path/'runs').write_text('no folder')
+    with pytest.raises(OSError, match='MODIT_RUNS') as refusal:
+        one_at_a_time(tmp_path/'runs'/'.locks'/'a', 'makes a')
+    assert f'{tmp_path/"runs"} ' in str(refusal.value) and '\n' not in str(refusal.value)
 
 
 def page(path, *sources, tag=True):

@@ -299,6 +299,16 @@ def test_files_of_windows_are_read(good):
     assert read_facts(good) == dict(clusters=12)
 
 
+def test_settings_that_stand_there_are_not_written_again(good, monkeypatch):
+    "So a folder that nobody may change can be checked once it has its settings."
+    write_facts(good, dict(clusters=12))
+    with monkeypatch.context() as m:
+        m.setattr('modit.serving.proposal.atomic_write', None)
+        write_facts(good, dict(clusters=12))
+    write_facts(good, dict(clusters=13))
+    assert read_facts(good) == dict(clusters=13)
+
+
 # ---- a folder is one thing
 def test_tables_of_an_earlier_writing_do_not_stay(good):
     for name in ('items.parquet', 'sessions.parquet'): (good/name).write_bytes(b'PAR1')

@@ -110,6 +110,23 @@ def test_seeds_of_a_kind_that_was_not_trained_on_are_told(loaded):
         assert len(said) == len(told) and all(told[0] in str(x.message) for x in said)
 
 
+def test_what_a_notebook_shows_of_a_model_is_a_line(loaded):
+    shown = repr(loaded)
+    assert '\n' not in shown and len(shown) < 100 and loaded.name in shown and loaded.about.stage in shown
+
+
+def test_a_scale_is_not_lost_in_silence(loaded):
+    "Where the policy has no part in a query, its scale changes nothing, and the list says so."
+    seeds = loaded.catalogue.ids[:3]
+    for share, told in ((0., 1), (.5, 0)):
+        moves = dict(share=share, step=.2, own=0.)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter('always')
+            one, two = (loaded.query(seeds, scale=scale, **moves) for scale in (1., 4.))
+        assert sum('scale changes nothing' in str(x.message) for x in said) == 2*told
+        assert np.array_equal(one, two) == bool(told)
+
+
 def test_an_item_that_equals_a_vector_is_that_seed(loaded):
     goods = loaded.catalogue
     items = np.concatenate([np.repeat(goods.items[:1], 50, axis=0), goods.items])

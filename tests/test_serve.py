@@ -303,7 +303,14 @@ def test_other_methods_and_paths_are_refused(port):
     for path in ('/nothing', '/items.csv', '/../shoes/items.csv', '/..%2f..%2fetc%2fpasswd',
                  '/static/../../etc/passwd', '/card/', '//etc/passwd', '/page.html',
                  '/picture/../../secret.png'):
-        assert ask(port, path)[0] == 404, path
+        status, answer = ask(port, path)
+        assert status == 404 and answer['error'], path
+
+
+def test_the_query_of_a_list_is_asked_as_the_list(port, retriever):
+    "The same question, with what only a list has, gives the vector that the list is searched with."
+    query = ask(port, '/query', dict(seeds=['shoe 1'], k=3, explain=True))[1]['query']
+    assert np.allclose(query, retriever.query(['shoe 1']), atol=1e-7)
 
 
 def test_a_picture_is_one_of_the_folder(port):

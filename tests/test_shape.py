@@ -244,6 +244,16 @@ def test_a_wish_that_cannot_be_met_is_refused_in_one_line(wish, said):
     assert said in str(refusal.value) and '\n' not in str(refusal.value)
 
 
+def test_a_value_that_no_item_has_is_told_with_one_that_is_there():
+    table = pd.DataFrame(dict(shop=['', 'north', 'south'], price=[1, 2, 3]))
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        assert where(table, ['shop=north', 'price=2']).sum() == 1 and not where(table, 'price<0').any()
+        assert where(table, 'shop!=North').all() and where(table, 'shop=').sum() == 1
+    with pytest.warns(UserWarning, match="no item has it; shop has values such as 'north'"):
+        assert not where(table, 'shop=North').any()
+
+
 # ---- a folder's own list, in Python and as a command
 @pytest.fixture(scope='module')
 def shop(home):
@@ -366,6 +376,10 @@ def test_the_command_shapes_a_list(open_shop, shop, tmp_path, modit):
     rows = [row.split('\t') for row in lines]
     assert status == 0 and [row[0] for row in rows[1:]] == found.id.tolist(), last
     assert rows[0] == list(found)
+    twice = ['--where', 'price<60', '--where', 'shop!=', '--threshold', .1, '--threshold', 'density>-1']
+    both = open_shop.expand(ASKED, 6, **MOVES, where=['price<60', 'shop!='], threshold=['.1', 'density>-1'])
+    lines = modit(*line[:12], *twice, stdin='\n'.join(ASKED))[1]
+    assert [row.split('\t')[0] for row in lines[1:]] == both.id.tolist()
     mistakes = {('--where', 'cost<3'): "no column 'cost'", ('--without', 'nobody'): 'no such file',
                 ('--judged', tmp_path/'ids'): 'add a column judged'}
     for wrong, said in mistakes.items():
@@ -426,6 +440,8 @@ def test_files_from_other_systems_are_read(open_shop, shop, tmp_path, modit):
     status, lines, _ = modit(*line)
     assert status == 0 and [row.split('\t')[0] for row in lines[1:]] == plain
     judged = open_shop.expand(ASKED, 4, **MOVES, judged={plain[0]: 1, plain[1]: 0}).id.tolist()
+    assert [row.split('\t')[0] for row in modit(*line, '--judged', marks)[1][1:]] == judged
+    marks.write_text(marks.read_text().replace('\t', ';')) # a spreadsheet where a comma is in numbers
     assert [row.split('\t')[0] for row in modit(*line, '--judged', marks)[1][1:]] == judged
     status, lines, last = modit('expand', shop/'model', '--lists', lists, '--k', 4, *PLAIN)
     answers = [json.loads(line) for line in lines]

@@ -49,16 +49,17 @@ Overrides = Annotated[str, 'settings that differ, as JSON']
 _Seeds = Annotated[str, 'a file of ids, one a line; .npy: of vectors; -: stdin', dict(opt=True)]
 _Model = Annotated[str, 'a folder that modit fit wrote, or one of a domain']
 _Items = Annotated[str, 'the folder of its domain; by default the one that the model lies in']
+_Searched = Annotated[str, 'a folder of items to search; by default the one that the model lies in']
 _Share = Annotated[float, 'of the policy, from 0 to 1; by default as validation chose']
 _Step = Annotated[float, "length along the predictor's weights; by default as validation chose"]
 _Own = Annotated[float, 'length away from what surrounds the seeds; by default as validation chose']
-_Conditions = Annotated[str, 'conditions, each in quotes', dict(nargs='+', opt=True)]
+_Conditions = Annotated[str, 'conditions, each in quotes', dict(nargs='+', opt=True, action='extend')]
 
 # %% ../../nbs/serving/271_commands.ipynb #c020
 def _check(
     folder:_Folders, profile:Profile='mini',
     threshold:float=None,  # lowest score of a positive; kept in the folder
-    scorer:str='column',   # module:function for items that are not labelled
+    scorer:str='column',   # module:function that labels what has no label; column: nothing does
 ):
     "report errors in data, and what results to expect"
     load_settings(profile)
@@ -141,7 +142,7 @@ def _print_answers(retriever, path, **usual): # a line for each of a file of JSO
 def _expand(
     model:_Model,
     seeds:_Seeds=None,
-    items:_Items=None,
+    items:_Searched=None,
     k:int=None,      # items to print; by default k of domain.ini
     scale:float=None, # guidance scale; by default that of the settings
     share:_Share=None, step:_Step=None, own:_Own=None,
@@ -184,7 +185,7 @@ def _expand(
 def _query(
     model:_Model,
     seeds:_Seeds=None,
-    items:_Items=None,
+    items:_Searched=None,
     scale:float=None, # guidance scale; by default that of the settings
     share:_Share=None, step:_Step=None, own:_Own=None,
     out:str=None,     # a .npy file to write instead
@@ -207,7 +208,7 @@ def _serve_agent(model, items):
     serve_agent(model, items)
 
 def _serve(
-    model:_Model, items:_Items=None,
+    model:_Model, items:_Searched=None,
     host:str='127.0.0.1', # address to listen at; any that others reach needs --token
     port:int=8000,        # 0: a free one
     token:str=None,       # a file with the token that every request has to bring

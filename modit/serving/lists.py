@@ -42,14 +42,14 @@ def aligned(
 
 # %% ../../nbs/serving/263_lists.ipynb #l007
 def read_marks(
-    path, # a list as it was printed, with tabs or commas between its columns, and a column judged
+    path, # a list as it was printed, with tabs, commas or semicolons, and a column judged
 ) -> dict: # id -> mark, as text
     "What a person has judged; raises `ValueError` for a file that says nothing of it."
     require(Path(path).is_file(), f'{path}: no such file; give a list that was printed, with a column judged')
     advice = 'add a column judged to a list that was printed, and write 0, 1 or a score'
     try:
-        with open(path) as f: tabs = '\t' in f.readline()
-        table = pd.read_csv(path, sep='\t' if tabs else ',', dtype=str, keep_default_na=False).fillna('')
+        with open(path) as f: between = max(',\t;', key=f.readline().count)
+        table = pd.read_csv(path, sep=between, dtype=str, keep_default_na=False).fillna('')
     except ValueError as e: raise ValueError(f'{path} cannot be read ({e}); {advice}') from None
     require({'id', 'judged'} <= {*table}, f'{path} has the columns {", ".join(table)}; {advice}')
     marked = table[table.judged.str.strip() != '']

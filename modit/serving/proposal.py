@@ -89,10 +89,12 @@ def write_facts(
     path,   # of a folder
     values:dict, # name -> value
 ):
-    "Write a folder's settings, in the order of `OF_FOLDER`, and keep the domain's name."
+    "Write a folder's settings, in the order of `OF_FOLDER`, unless they stand there; keep the domain's name."
     lines = [f'{name} = {_in_words(values[name])}' for name in OF_FOLDER if values.get(name) is not None]
     lines = ['[domain]', *lines, '', '[folder]', f'name = {domain_name(path)}']
-    atomic_write(find_folder(path)/FACTS, '\n'.join(lines) + '\n')
+    text = '\n'.join(lines) + '\n'
+    place = find_folder(path)/FACTS
+    if not place.exists() or place.read_bytes() != text.encode(): atomic_write(place, text)
 
 # %% ../../nbs/serving/155_proposal.ipynb #f013
 def _facts_of(path, scored):

@@ -7,7 +7,7 @@ __all__ = ['Retriever', 'tried_retriever']
 
 # %% ../../nbs/serving/257_retriever.ipynb #c002
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from ..stages.pipeline import get_corpus, get_domain, get_model
 from ..stages.stages import stage_key
 from .bundle import (About, corpus_facts, find_items, find_model, other_words, read_bundle,
                                   save_bundle, settings_alone)
-from .card import moves_words
+from .card import IDLE, moves_words
 from .catalogue import Catalogue, items_key, make_catalogue, named_items, read_items
 from .equal import average, direction
 from .forecast import list_forecast
@@ -52,15 +52,15 @@ class Retriever:
     model: MODiT       # the policy; None: the seeds' average stands in for its query
     facts: dict        # of `corpus_facts`
     about: About       # what it was fitted on and how it scores, for config.json and the card
-    card: str = field(default='', repr=False) # README.md of its folder
-    catalogue: Catalogue = None               # what it searches; None: it can only make queries
+    card: str = '' # README.md of its folder
+    catalogue: Catalogue = None # what it searches; None: it can only make queries
+
+    def __repr__(self): return f'Retriever({self.name}, {self.about.stage}, {self.about.items:,} items)'
+
+    name = property(lambda self: self.settings.domains[0]) # of its domain
 
     @property
-    def name(self) -> str: return self.settings.domains[0]
-
-    @property
-    def patterns(self) -> np.ndarray: # (C,) numbers, or names where they were given
-        return np.array(self.about.patterns or range(len(self.facts['centroids'])))
+    def patterns(self): return np.array(self.about.patterns or range(len(self.facts['centroids']))) # (C,)
 
     def rules_over(self, goods) -> dict: # the catalogue, or a corpus of its items; empty: there is no rule
         """The rules, by name, which answer from the labels that they know of these items.
@@ -171,6 +171,7 @@ def _moves(self:Retriever, x, given):
 def _parts(self:Retriever, x, rows, scale=None, share=1., step=0., own=0., rule=None):
     "The vectors whose sum is the query of the seeds."
     mean = away = average(x)[None]
+    if self.model and scale is not None and (rule or not share): warnings.warn(IDLE, stacklevel=4)
     def near(): return self.catalogue.surroundings(mean, x, rows, len(self.facts['centroids']))
     if rule: return self.rules[rule_name(rule)].parts(x, near())
     query = self.queries([x], scale) if share or (scale is not None and not self.model) else mean

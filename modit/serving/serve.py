@@ -86,9 +86,9 @@ class _Service:
 # %% ../../nbs/serving/267_serve.ipynb #s012
 def _list(retriever, body): return answer_line(retriever, read_question(body))
 
-def _query(retriever, body): # of a list, whose length is no matter here
+def _query(retriever, body): # of a list, whose length and parts are no matter here
     asked = read_question(body)
-    asked.pop('k', None)
+    for name in ('k', 'explain'): asked.pop(name, None)
     return dict(query=retriever.query(**asked).tolist())
 
 class _Handler(RequestHandler): # of one request
@@ -118,6 +118,8 @@ class _Handler(RequestHandler): # of one request
         except REFUSED as e: answer = dict(error=refusal(e))
         self.set_status(400 if 'error' in answer else 200)
         self.finish(answer)
+
+    def get(self): raise HTTPError(405, reason='send the question by POST, as JSON')
 
     async def post(self):
         if not self.call: raise HTTPError(405)
@@ -207,6 +209,9 @@ def _policy(text): # what a browser may run of a page
     return f"{none}; {own}; img-src blob:; connect-src 'self'"
 
 # %% ../../nbs/serving/267_serve.ipynb #s18b
+class _Nowhere(_Handler):
+    def prepare(self): raise HTTPError(404, reason='nothing is here; ask /expand, /query, /card or /find')
+
 class _Page(_Handler):
     def prepare(self):
         if self.service.token is None: super().prepare()
@@ -230,7 +235,8 @@ def make_server(
     gets = [(path, handler, dict(service=service))
             for path, handler in (('/', _Page), ('/card', _Card), ('/find', _Find), ('/picture', _Picture))]
     patience = dict(idle_connection_timeout=seconds, body_timeout=seconds)
-    return HTTPServer(Application(calls + gets), max_body_size=_BODY, **patience)
+    other = dict(default_handler_class=_Nowhere, default_handler_args=dict(service=service))
+    return HTTPServer(Application(calls + gets, **other), max_body_size=_BODY, **patience)
 
 # %% ../../nbs/serving/267_serve.ipynb #s027
 async def _listen(server, host, port):

@@ -84,7 +84,7 @@ def marked_way(
     "The direction in which grades grow; raises `ValueError` where they do not."
     grades = np.asarray(grades, np.float64)
     differ = np.ptp(grades) > 0
-    require(differ, 'the marks do not differ; mark some rows 0 and others 1, or give scores')
+    require(differ, 'the marks do not differ; mark some rows 0, or take right ones as seeds')
     grades = grades - grades.mean()
     way = grades @ np.asarray(x, np.float64)
     return direction(way, least=APART*np.abs(grades).sum()/2).astype(np.float32)

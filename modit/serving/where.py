@@ -6,7 +6,9 @@
 __all__ = ['said', 'texts', 'column_called', 'where', 'known']
 
 # %% ../../nbs/serving/248_where.ipynb #w002
+import difflib
 import re
+import warnings
 from decimal import Decimal
 
 import numpy as np
@@ -128,13 +130,20 @@ def _compares(column, sign, value, text):
     if moments is not None: return _lies(moments, sign, span)
     numbers, wrong = _numbers(column)
     limit = to_numbers(pd.Series([value]))[0][0]
-    lacks = f'{value!r} is no number; give one (or a day)' if span is None else f'{column.name} has no days'
+    lacks = f'{value!r} is no number; give one (or a day as 2026-01-31)'
+    if span is not None: lacks = f'{column.name} has no days'
     require(np.isfinite(limit), f'condition {text!r}: {lacks}, or use = or !=')
     word = f'{column.name} holds {str(column[wrong].iloc[0])!r}' if wrong.any() else ''
     require(not word, f'condition {text!r}: {word}, which is no number; use = or !=')
     return _against(column, numbers, _SIGNS[sign], Decimal(value if re.search('[0-9]', value) else limit))
 
 # %% ../../nbs/serving/248_where.ipynb #s008
+def _nowhere(column, value, condition): # that no item has a value, in a line
+    there = [x[:40] for x in said(column[:1000]) if x] or ['']
+    near = difflib.get_close_matches(value, there, 1) or there
+    name = str(column.name).strip()
+    return f'condition {condition!r}: no item has it; {name} has values such as {near[0]!r}'
+
 def _once(column):
     "The values that occur in a column, and which of them each item has."
     try: which, values = pd.factorize(column, use_na_sentinel=False)
@@ -168,6 +177,7 @@ def where(
         values, which = (column, slice(None)) if sign in _SIGNS and _is_plain(column) else _once(column)
         if sign in _SIGNS: met = _compares(values, sign, value, text)
         else: met = _equals(values, value, text) == (sign == '=')
+        if sign == '=' and not met.any(): warnings.warn(_nowhere(values, value, text), stacklevel=4)
         kept &= met[which]
     return kept
 

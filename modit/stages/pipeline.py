@@ -210,7 +210,11 @@ def one_at_a_time(
     doing, # what its holder does, shown to the processes that wait
 ):         # a context manager
     "A lock for one process or group of processes at a time; the others wait and print who holds it."
-    return lock_file(path, doing=doing) if processes().is_main_process else nullcontext()
+    try: return lock_file(path, doing=doing) if processes().is_main_process else nullcontext()
+    except OSError as e:
+        if not e.filename: raise
+        advice = 'set MODIT_RUNS to a folder that can be written to'
+        raise OSError(f'results are kept in {path.parent.parent} ({e.strerror}); {advice}') from None
 
 # %% ../../nbs/stages/220_pipeline.ipynb #c049
 def make_stage(

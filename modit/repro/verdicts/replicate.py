@@ -86,12 +86,6 @@ def moved_cells(
 PLAIN = {'average', 'pretrained', 'cpt', 'sft', 'ascending', 'random', 'descending', 'probe', 'ridge_map',
          'rocchio', 'average_own', 'endpoint', 'anisotropic', 'reverse'} # methods without preferences
 REDRAWN = ('D1', 'D3') # domains where the second run that is kept has other seeds and sequences
-NOISE = (
-    'Differences of Joint in two runs of the same world; of D1 and D3 seeds and sequences were drawn '
-    'anew as well. moved: median distance of both estimates, most: the distance that nine of ten keep, '
-    'width: median half width of an interval over patterns, noise: standard deviation of '
-    'one run, all in points; wider: factor of the width, if the intervals held this noise; changed: '
-    'contrasts with another verdict.')
 
 def noise_of_training(
     apart, # of `moved`
@@ -109,6 +103,12 @@ def noise_of_training(
         wider=(1 + (noise*norm.ppf(.975)/width)**2)**.5)).reset_index()
 
 # %% ../../../nbs/repro/verdicts/495_replicate.ipynb #c042
+NOISE = (
+    'Differences of Joint in two runs of the same world; of D1 and D3 seeds and sequences were drawn '
+    'anew as well. moved: median distance of both estimates, most: the distance that nine of ten keep, '
+    'width: median half width of an interval over patterns, noise: standard deviation of '
+    'one run, all in points; wider: factor of the width, if the intervals held this noise; changed: '
+    'contrasts with another verdict.')
 WHERE = (
     'Claims judged in two runs, of pages that were run in both: the same world, seeds and settings. '
     'agree, shared, alike, reversed: as in tab-replicate. moved: median distance of both estimates of a '

@@ -2616,6 +2616,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                   'modit/serving/check.py'),
                                      'modit.serving.check._judged': ('serving/check.html#_judged', 'modit/serving/check.py'),
                                      'modit.serving.check._measured': ('serving/check.html#_measured', 'modit/serving/check.py'),
+                                     'modit.serving.check._of_density': ('serving/check.html#_of_density', 'modit/serving/check.py'),
+                                     'modit.serving.check._of_gain': ('serving/check.html#_of_gain', 'modit/serving/check.py'),
                                      'modit.serving.check._predictor_scores': ( 'serving/check.html#_predictor_scores',
                                                                                 'modit/serving/check.py'),
                                      'modit.serving.check._sells': ('serving/check.html#_sells', 'modit/serving/check.py'),

@@ -96,16 +96,19 @@ def _judged(gain, question, more, less, unsure): # what a gain says
     if n < FEW: return f'too few validation cases to say {question} ({in_patterns(n)})'
     return more if mean > doubt else less if mean < -doubt else unsure
 
-# %% ../../nbs/serving/259_check.ipynb #c032
-def readings(
-    hopes, # Expectation
-) -> list: # of lines
-    "What the numbers mean, in plain lines."
+# %% ../../nbs/serving/259_check.ipynb #e4dd2384
+def _of_density(hopes): # lines
     base = hopes.facts['base_rate']
     near = hopes.facts['density_at_positives']
     sees = 'sees' if near > 1.5*base else 'hardly sees'
     rank = hopes.predictor.spearman['pattern-out']
     ordered = 'sequences can be ordered' if rank > .2 else 'too little to order sequences by'
+    return [f'{base:.1%} of the items are positive, and {near:.1%} of the neighbours of positives: '
+            f'the embedding {sees} the attribute',
+            f'the predictor ranks items of new patterns with a correlation of {rank:.2f}: {ordered}']
+
+# %% ../../nbs/serving/259_check.ipynb #3308a239
+def _of_gain(hopes): # lines
     gain = _gain(hopes.cases, 'tail')
     room = _judged(gain, 'whether there is room for a model', 'there is room for a model',
                    'training aims below averaging: expect no gain from it',
@@ -115,13 +118,17 @@ def readings(
                    'a step along one direction may be as good')
     joint = hopes.cases.groupby('method').joint.mean()
     over = in_cases(hopes.cases.pattern[hopes.cases.method == 'average'], hopes.facts['trained'])
-    return [f'{base:.1%} of the items are positive, and {near:.1%} of the neighbours of positives: '
-            f'the embedding {sees} the attribute',
-            f'the predictor ranks items of new patterns with a correlation of {rank:.2f}: {ordered}',
-            f'of what averaging finds {joint["average"]:.1%} are right (Joint), of what is near the target '
+    return [f'of what averaging finds {joint["average"]:.1%} are right (Joint), of what is near the target '
             f'of training, the centre of hidden items, {joint["tail"]:.1%} '
             f'({over} of the validation slice): {room}',
             f'the average moved along the predictor finds {joint["probe"]:.1%}: {step}']
+
+# %% ../../nbs/serving/259_check.ipynb #c032
+def readings(
+    hopes, # Expectation
+) -> list: # of lines
+    "What the numbers mean, in plain lines."
+    return [*_of_density(hopes), *_of_gain(hopes)]
 
 # %% ../../nbs/serving/259_check.ipynb #c037
 def _contents(domain):

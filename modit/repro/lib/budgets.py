@@ -181,28 +181,26 @@ ROUND = 10 # labels of a round
 
 def feedback(
     corpus:Corpus, # a market, with all labels
-    cases:Cases,   # n
+    cases:Cases,   # n, of `requests`: their sequences are the seeds alone
     rounds:int,    # of ROUND labels
     k:int,         # length of the list
     moves=True,    # False: the tests go down averaging's list, and the query stays
 ) -> np.ndarray:   # (n, k)
     "Lists after some rounds of tests (ours)."
-    good = [list(x) for x in cases.prefix]
-    bad = [[] for _ in cases.pattern]
-    seen = cases.sequence
+    seen = cases.sequence # the seeds, which are right, and then what was tested
+    right = np.ones(seen.shape, bool)
     def asked():
         if not moves: return centroid(corpus.items, cases.prefix)
-        return np.stack([_query(corpus.items, a, b) for a, b in zip(good, bad, strict=True)])
+        parts = zip(seen, right, strict=True)
+        return np.stack([_query(corpus.items, ids[yes], ids[~yes]) for ids, yes in parts])
     for _ in range(rounds):
         ids = lists(corpus, asked(), ROUND, seen)
-        right = corpus.attribute[ids] & (corpus.pattern[ids] == cases.pattern[:, None])
-        for a, b, row, yes in zip(good, bad, ids, right, strict=True):
-            a.extend(row[yes])
-            b.extend(row[~yes])
-        seen = np.concatenate([seen, ids], 1)
+        right = np.hstack([right, corpus.attribute[ids] & (corpus.pattern[ids] == cases.pattern[:, None])])
+        seen = np.hstack([seen, ids])
     rest = lists(corpus, asked(), k, seen)
     m = cases.prefix_len
-    return np.stack([np.r_[a[m:], row][:k] for a, row in zip(good, rest, strict=True)]).astype(int)
+    found = [ids[m:][yes[m:]] for ids, yes in zip(seen, right, strict=True)]
+    return np.stack([np.r_[ids, row][:k] for ids, row in zip(found, rest, strict=True)]).astype(int)
 
 # %% ../../../nbs/repro/lib/276_budgets.ipynb #770e7d69
 @dataclass

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ...baselines import along_own, own_directions, steer
 from ...evaluation import average_pool, sample_cases, serve
-from ..lib.panels import panels
+from ..lib.panels import draw_sheet, panels
 from ...data.folder import find_folder
 from ..datasets.icons import ALL, ICONS, draw, read_icons, why_no_icons
 from ...stages.pipeline import get_corpus, get_domain, get_model
@@ -20,7 +20,6 @@ from ..report.report import Table, beside_rivals, best_variants
 from ...retrieval import search
 from ...settings import Settings, require
 from ..report.verdicts import contrasts
-from ..lib.panels import draw_sheet
 from ..pages.page import Page
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #c007

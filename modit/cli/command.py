@@ -28,6 +28,7 @@ def _rank(): # of this process among those that are connected; 0 if it works alo
 def _say(text): # a line of progress, once for all processes of a run
     if not _rank(): print(text, flush=True)
 
+# %% ../../nbs/cli/279_command.ipynb #c8dc50c6
 def _check_shards(s, stage, shards, shard): # raises ValueError for shards of anything but a pool
     asked = shards is not None or shard is not None
     require(not asked or stage == 'pool', f'stage {stage} has no shards; omit --shards and --shard')
@@ -35,6 +36,16 @@ def _check_shards(s, stage, shards, shard): # raises ValueError for shards of an
     if not asked: return
     from modit.stages.shards import shard_numbers, shard_slices
     shard_numbers(len(shard_slices(s.hppo_cases, shards)), shard)
+
+# %% ../../nbs/cli/279_command.ipynb #6cec1a61
+def _stages_named(s, stage, domain): # hppo: all variants of the main page
+    "The stages that a word names; raises `ValueError` for a domain that they do not have."
+    from modit.stages.stages import check_stage
+    from modit.variants import variants_of
+    stages = variants_of('main') if stage == 'hppo' else [stage]
+    own = check_stage(s, stages[0], domain) == domain
+    require(own, f'stage {stage} is shared by all domains; omit {domain}')
+    return stages
 
 # %% ../../nbs/cli/279_command.ipynb #c017s
 def _stage(
@@ -48,12 +59,8 @@ def _stage(
     "make one stage and the stages it needs"
     s, began = load_settings(profile, **read_json('--overrides', overrides)), time.time()
     _check_shards(s, stage, shards, shard)
-    from modit.variants import variants_of
-    stages = variants_of('main') if stage == 'hppo' else [stage]
+    stages = _stages_named(s, stage, domain)
     from modit.stages.pipeline import make_shard, make_stage
-    from modit.stages.stages import check_stage
-    own = check_stage(s, stages[0], domain) == domain
-    require(own, f'stage {stage} is shared by all domains; omit {domain}')
     part = shard and f'shard {shard} of {shards}'
     name = ' '.join(filter(None, [stage, domain, part]))
     _say(f'{name}: start')

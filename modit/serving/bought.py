@@ -46,6 +46,14 @@ def bought_rule(
     labels = np.where(here.known, corpus.attribute, -1).astype(np.int8)
     return arrays | dict(classifier=here.classifier, labels=labels)
 
+# %% ../../nbs/serving/264_bought.ipynb #e45d1199
+def _spent(purse, run, judged): # judged: number of items that lists of cases are made of
+    "What was bought, what was known before, and what training gained along the way, for the card."
+    curve = pd.DataFrame(run.history)[['labels', 'step', 'valid_joint', 'gain']]
+    return dict(positive=round(float(purse.positive.sum()/purse.known.sum()), 6), labels=purse.bought,
+                budget=purse.most, bought=curve.to_dict('records'), table=int(purse.free.sum()),
+                judged=judged)
+
 # %% ../../nbs/serving/264_bought.ipynb #0f27fed5
 def bought_retriever(
     domain:FolderDomain, # with patterns
@@ -67,10 +75,7 @@ def bought_retriever(
     about = About('alone', key=fingerprint('bought', folder_key(folder), purse.most),
                  items=len(goods.ids), items_key=items_key(goods), patterns=list(domain.patterns),
                  trained=trained_patterns(small, s), **served_facts(trial))
-    curve = pd.DataFrame(run.history)[['labels', 'step', 'valid_joint', 'gain']].to_dict('records')
-    data = dict(positive=round(float(purse.positive.sum()/purse.known.sum()), 6), labels=purse.bought,
-                budget=purse.most, bought=curve, table=int(purse.free.sum()), judged=len(rows))
-    made = scored_retriever(replace(made, about=about), trial, **data)
+    made = scored_retriever(replace(made, about=about), trial, **_spent(purse, run, len(rows)))
     return replace(made, catalogue=goods, card=made.card + bought_words(made.about))
 
 # %% ../../nbs/serving/264_bought.ipynb #38c446e4
@@ -115,12 +120,25 @@ def _refuse(folders, budget, stage):
     require(isinstance(budget, int) and budget > 0, f'budget {budget!r}: give a number of labels above 0')
     require(processes().num_processes == 1, 'a budget is spent by one process; start one')
 
-# %% ../../nbs/serving/264_bought.ipynb #e2f61a91
-def _survey_line(domain, purse, enough):
+# %% ../../nbs/serving/264_bought.ipynb #e8c18435
+def _survey(domain, purse, path, settings): # settings: function of a purse -> Settings
+    "Buy the labels that validation needs, and say how many patterns can be judged."
+    enough = enough_of(path)
+    every = np.ones(len(domain.ids), bool)
+    seed = settings(SimpleNamespace(positive=every, known=every)).seed # or what is wrong with them
+    bought_survey(domain, purse, enough, seed)
     able = (positives(domain, purse) >= enough).sum()
     return (f'{purse.bought:,} of {purse.most:,} labels are for validation: {able} patterns have {enough} '
             f'positives or more, {SURVEYED} are needed for a verdict on all kinds')
 
+# %% ../../nbs/serving/264_bought.ipynb #a5abd9b0
+def _outcome(about, purse): # lines
+    unspent = purse.most - purse.bought
+    more = f'; {unspent:,} not needed: training found nothing else without a label' if unspent else ''
+    labels = f'{purse.bought:,} labels bought, {purse.free.sum():,} in the table{more}'
+    return verdict_words(about), f'{gain_words(about)}; {labels}'
+
+# %% ../../nbs/serving/264_bought.ipynb #e2f61a91
 def fit_bought(
     folder,         # of one domain, whose domain.ini names a scorer
     budget:int,     # labels that may be bought
@@ -132,16 +150,13 @@ def fit_bought(
     "`fit` with a budget; raises `ValueError` before any label is bought, or for a scorer that fails."
     folders = [folder] if isinstance(folder, (str, Path)) else list(folder)
     _refuse(folders, budget, stage)
-    path = folders[0]
+    path, = folders
     domain, purse = open_purse(path, budget)
     target = free_for_model(Path(to)/domain.name if to else Path(path)/'model')
     def say(line): print(f'{domain.name}: {line}', flush=True)
-    enough = enough_of(path)
-    hoped = SimpleNamespace(positive=np.ones(len(domain.ids), bool), known=np.ones(len(domain.ids), bool))
-    seed = bought_settings(path, domain, hoped, profile, **overrides).seed # or what is wrong with them
-    bought_survey(domain, purse, enough, seed)
-    say(_survey_line(domain, purse, enough))
-    s = bought_settings(path, domain, purse, profile, **overrides)
+    def settings(known): return bought_settings(path, domain, known, profile, **overrides)
+    say(_survey(domain, purse, path, settings))
+    s = settings(purse)
     check_backbone(s)
     corpus = known_corpus(domain, purse, s)
     small, _ = judged(corpus, purse, s)
@@ -149,9 +164,5 @@ def fit_bought(
     run = learn_bought(corpus, small, purse, s, lambda row: say(curve_line(row)))
     model = bought_retriever(domain, corpus, purse, s, run)
     model.save(target)
-    say(verdict_words(model.about))
-    unspent = purse.most - purse.bought
-    more = f'; {unspent:,} not needed: training found nothing else without a label' if unspent else ''
-    say(f'{gain_words(model.about)}; {purse.bought:,} labels bought, {purse.free.sum():,} in the table{more}')
-    say(f'model in {target}')
+    for line in (*_outcome(model.about, purse), f'model in {target}'): say(line)
     return [model]

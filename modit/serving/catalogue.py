@@ -20,7 +20,7 @@ from fastcore.basics import patch
 from ..data.columns import held, in_folder, read_table, steady, table_file, to_column, to_table, to_text
 from ..data.folder import find_folder, open_embeddings
 from ..retrieval import VectorIndex, check_embeddings, open_engine
-from .equal import CLOSE, OneQuery, equals, exact_scores
+from .equal import CLOSE, OneQuery, best_first, equals
 from .names import called, one_form, row_called, unknown_words
 from .where import said
 from ..settings import require
@@ -148,10 +148,7 @@ def nearest(
             if len(left) < k: raise
             break
         left = found[~np.isin(found, rows) & ~equals(self.items[found], x[rows < 0])]
-        scores = exact_scores(self.items, query[0], left)
-        order = np.lexsort((left, -scores))
-        left = left[order]
-        scores = scores[order]
+        scores, left = best_first(self.items, query[0], len(left), left)
         if fetch >= len(self.ids) or (len(left) > k and scores[-1] < scores[k - 1] - CLOSE): break
         fetch *= 4
     require(k <= len(left), f'k: {k} items asked, and {len(left)} are left beside the seeds; lower k')

@@ -91,38 +91,44 @@ def _gain(cases, better, base='average'):
     differences = table[better] - table[base]
     return float(differences.mean()), float(2*differences.std()/len(differences)**.5), len(differences)
 
-def _judged(gain, question, yes, no): # what a gain says
-    more, doubt, n = gain
+def _judged(gain, question, more, less, unsure): # what a gain says
+    mean, doubt, n = gain
     if n < FEW: return f'too few validation cases to say {question} ({in_patterns(n)})'
-    return yes if more > doubt else no
+    return more if mean > doubt else less if mean < -doubt else unsure
+
+# %% ../../nbs/serving/259_check.ipynb #e4dd2384
+def _of_density(hopes): # lines
+    base = hopes.facts['base_rate']
+    near = hopes.facts['density_at_positives']
+    sees = 'sees' if near > 1.5*base else 'hardly sees'
+    rank = hopes.predictor.spearman['pattern-out']
+    ordered = 'sequences can be ordered' if rank > .2 else 'too little to order sequences by'
+    return [f'{base:.1%} of the items are positive, and {near:.1%} of the neighbours of positives: '
+            f'the embedding {sees} the attribute',
+            f'the predictor ranks items of new patterns with a correlation of {rank:.2f}: {ordered}']
+
+# %% ../../nbs/serving/259_check.ipynb #3308a239
+def _of_gain(hopes): # lines
+    gain = _gain(hopes.cases, 'tail')
+    room = _judged(gain, 'whether there is room for a model', 'there is room for a model',
+                   'training aims below averaging: expect no gain from it',
+                   f'{in_patterns(gain[-1])} show no significant gain of that target over averaging')
+    step = _judged(_gain(hopes.cases, 'tail', 'probe'), 'which is better', 'less than training aims at',
+                   'more than training aims at: expect no gain from it',
+                   'a step along one direction may be as good')
+    joint = hopes.cases.groupby('method').joint.mean()
+    over = in_cases(hopes.cases.pattern[hopes.cases.method == 'average'], hopes.facts['trained'])
+    return [f'of what averaging finds {joint["average"]:.1%} are right (Joint), of what is near the target '
+            f'of training, the centre of hidden items, {joint["tail"]:.1%} '
+            f'({over} of the validation slice): {room}',
+            f'the average moved along the predictor finds {joint["probe"]:.1%}: {step}']
 
 # %% ../../nbs/serving/259_check.ipynb #c032
 def readings(
     hopes, # Expectation
 ) -> list: # of lines
     "What the numbers mean, in plain lines."
-    base = hopes.facts['base_rate']
-    near = hopes.facts['density_at_positives']
-    sees = 'sees' if near > 1.5*base else 'hardly sees'
-    rank = hopes.predictor.spearman['pattern-out']
-    ordered = 'sequences can be ordered' if rank > .2 else 'too little to order sequences by'
-    joint, gain = hopes.cases.groupby('method').joint.mean(), _gain(hopes.cases, 'tail')
-    unsure = f'{in_patterns(gain[-1])} show no significant gain of that target over averaging'
-    worse = 'training aims below averaging: expect no gain from it'
-    room = _judged(gain, 'whether there is room for a model', 'there is room for a model',
-                   worse if gain[0] < -gain[1] else unsure)
-    tail = _gain(hopes.cases, 'tail', 'probe')
-    above = 'more than training aims at: expect no gain from it'
-    step = _judged(tail, 'which is better', 'less than training aims at',
-                   above if tail[0] < -tail[1] else 'a step along one direction may be as good')
-    over = in_cases(hopes.cases.pattern[hopes.cases.method == 'average'], hopes.facts['trained'])
-    return [f'{base:.1%} of the items are positive, and {near:.1%} of the neighbours of positives: '
-            f'the embedding {sees} the attribute',
-            f'the predictor ranks items of new patterns with a correlation of {rank:.2f}: {ordered}',
-            f'of what averaging finds {joint["average"]:.1%} are right (Joint), of what is near the target '
-            f'of training, the centre of hidden items, {joint["tail"]:.1%} '
-            f'({over} of the validation slice): {room}',
-            f'the average moved along the predictor finds {joint["probe"]:.1%}: {step}']
+    return [*_of_density(hopes), *_of_gain(hopes)]
 
 # %% ../../nbs/serving/259_check.ipynb #c037
 def _contents(domain):
@@ -147,15 +153,33 @@ def _sells(path): # whether its domain.ini names a scorer
     try: return 'scorer' in read_facts(path)
     except ValueError: return False # `problems` tells of it
 
+def _cost(scorer): return f'labels come from {scorer}, and each may cost: nothing is measured'
+
 def _before_buying(path, domain):
     "What a folder is whose labels are to be bought, in lines; raises `ValueError` where they cannot be."
     require(domain.patterns, 'labels are bought by the pattern; give its table a column pattern')
     enough = enough_of(path)
     least = ceil(lacking(domain, SimpleNamespace(positive=domain.attribute), enough)/SURVEY)
-    scorer = read_facts(path)['scorer']
-    return [_contents(domain), f'labels come from {scorer}, and each may cost: nothing is measured',
+    return [_contents(domain), _cost(read_facts(path)['scorer']),
             f'to buy labels and train: modit fit {path} --budget N; N is {least} if all of them are '
             f'positive, and more by the share that are not']
+
+# %% ../../nbs/serving/259_check.ipynb #212671e9
+def _findings(path, profile, scorer, scored, few): # few: labels may be lacking
+    "What a sound folder holds and what to expect of it, a line after the other; raises `ValueError`."
+    if scorer != 'column': named(scorer)
+    domain = replace(read_folder(path, scored, few=few), name=domain_name(path))
+    if few and not domain.labelled.all():
+        yield from _before_buying(path, domain)
+        return
+    write_facts(path, propose(domain) | read_facts(path))
+    s = settings_of(path, profile, scorers=[scorer])
+    yield _contents(domain)
+    yield f'settings for it are in {path}/{FACTS}; change them there'
+    if scorer == 'column':
+        yield from _measured(domain, s)
+        yield f'to train with these settings: modit fit {path} --profile {profile}'
+    else: yield _cost(scorer)
 
 # %% ../../nbs/serving/259_check.ipynb #c041
 def check_folder(
@@ -179,14 +203,6 @@ def check_folder(
     if wrong: return [], wrong
     lines = []
     try:
-        if scorer != 'column': named(scorer)
-        domain = replace(read_folder(path, scored, few=few), name=domain_name(path))
-        if few and not domain.labelled.all(): return _before_buying(path, domain), []
-        write_facts(path, propose(domain) | read_facts(path))
-        s = settings_of(path, profile, scorers=[scorer])
-        lines += [_contents(domain), f'settings for it are in {path}/{FACTS}; change them there']
-        end = f'to train with these settings: modit fit {path} --profile {profile}'
-        if scorer == 'column': lines += [*_measured(domain, s), end]
-        else: lines.append(f'labels come from {scorer}, and each may cost: nothing is measured')
-    except ValueError as e: wrong.append(str(e))
+        for line in _findings(path, profile, scorer, scored, few): lines.append(line)
+    except ValueError as e: wrong.append(str(e)) # the lines before it stay
     return lines, wrong

@@ -55,6 +55,9 @@ _Step = Annotated[float, "length along the predictor's weights; by default as va
 _Own = Annotated[float, 'length away from what surrounds the seeds; by default as validation chose']
 _Conditions = Annotated[str, 'conditions, each in quotes', dict(nargs='+', opt=True, action='extend')]
 
+# %% ../../nbs/serving/271_commands.ipynb #5e3b7094
+def _note(text): print(f'modit: {text}', file=sys.stderr, flush=True)
+
 # %% ../../nbs/serving/271_commands.ipynb #c020
 def _check(
     folder:_Folders, profile:Profile='mini',
@@ -98,7 +101,7 @@ def _evaluate(
     asked = {name: value for name, value in given.items() if value is not None}
     table = evaluate_model(model, items, asked, **({} if k is None else dict(k=k)))
     print(table.to_string(index=False), flush=True)
-    for line in table.attrs['notes']: print(f'modit: {line}', file=sys.stderr)
+    for line in table.attrs['notes']: _note(line)
 
 # %% ../../nbs/serving/271_commands.ipynb #c029
 def _wishes(where, threshold, without, unlike, judged, feedback, distinct, diversity): # options of a list
@@ -138,6 +141,16 @@ def _print_answers(retriever, path, **usual): # a line for each of a file of JSO
             print(as_json(answer, ensure_ascii=False), flush=True)
     require(not bad, f'lists that could not be answered: {bad}')
 
+# %% ../../nbs/serving/271_commands.ipynb #ff81016b
+def _print_list(found): # of `Retriever.expand`
+    from modit.serving.card import RULED
+    from modit.serving.forecast import forecast_words
+    from modit.serving.lists import aligned, printed
+    if ruled := found.attrs['moves'].get('rule'): _note(RULED[ruled])
+    if count := found.attrs['forecast']: _note(forecast_words(count, len(found)))
+    if 'text' in found: found['text'] = found.text.str.split().str.join(' ') # a row stays a line
+    print((aligned if sys.stdout.isatty() else str)(printed(found)), end='')
+
 # %% ../../nbs/serving/271_commands.ipynb #s270
 def _expand(
     model:_Model,
@@ -163,23 +176,14 @@ def _expand(
     require((seeds is None) != (lists is None), 'what to expand: give --seeds, or --lists')
     seeds = _seeds(seeds)
     wishes = _wishes(where, threshold, without, unlike, judged, feedback, distinct, diversity)
-    print(f'modit: reading {model} and its items{_kept(model)}', file=sys.stderr, flush=True)
+    _note(f'reading {model} and its items{_kept(model)}')
     from modit.serving.catalogue import read_items
     retriever = _retriever(model, items, untrained)
     require(retriever.catalogue, f'{retriever.name}: no items to search; give --items')
     if add: retriever = retriever.over(retriever.catalogue.add(read_items(add)))
     options = dict(k=k, scale=scale, explain=explain, share=share, step=step, own=own) | wishes
     if lists: return _print_answers(retriever, lists, **options)
-    found = retriever.expand(seeds, **options)
-    from modit.serving.card import RULED
-    from modit.serving.forecast import forecast_words
-    from modit.serving.lists import aligned, printed
-    ruled = found.attrs['moves'].get('rule')
-    if ruled: print(f'modit: {RULED[ruled]}', file=sys.stderr, flush=True)
-    count = found.attrs['forecast']
-    if count: print(f'modit: {forecast_words(count, len(found))}', file=sys.stderr, flush=True)
-    if 'text' in found: found['text'] = found.text.str.split().str.join(' ') # a row stays a line
-    print((aligned if sys.stdout.isatty() else str)(printed(found)), end='')
+    _print_list(retriever.expand(seeds, **options))
 
 # %% ../../nbs/serving/271_commands.ipynb #v271
 def _query(
@@ -199,14 +203,15 @@ def _query(
     if not out: return print(json.dumps([float(f'{x:.9g}') for x in vector], allow_nan=False))
     with whole_file(Path(out)) as f: write_array(f, vector)
 
-# %% ../../nbs/serving/271_commands.ipynb #v272
-_SERVE = "in the clone run pip install '.[serve]'"
+# %% ../../nbs/serving/271_commands.ipynb #ffb1e38f
+def _extra(name): return f"in the clone run pip install '.[{name}]'" # how to add what it needs
 
 def _serve_agent(model, items):
     try: from modit.serving.agents import serve_agent
-    except ModuleNotFoundError: require(False, f"--mcp needs mcp; {_SERVE.replace('serve', 'mcp')}")
+    except ModuleNotFoundError: require(False, f'--mcp needs mcp; {_extra("mcp")}')
     serve_agent(model, items)
 
+# %% ../../nbs/serving/271_commands.ipynb #v272
 def _serve(
     model:_Model, items:_Searched=None,
     host:str='127.0.0.1', # address to listen at; any that others reach needs --token
@@ -221,7 +226,7 @@ def _serve(
           file=sys.stderr if mcp else sys.stdout) # an agent reads what stands on standard output
     if mcp: return _serve_agent(model, items)
     try: from modit.serving.serve import run_server
-    except ModuleNotFoundError: require(False, f'serve needs tornado; {_SERVE}')
+    except ModuleNotFoundError: require(False, f'serve needs tornado; {_extra("serve")}')
     try: secret = token and Path(token).read_text('utf-8').strip()
     except ValueError: raise ValueError(f'--token {token}: no text; write it as UTF-8') from None
     run_server(model, items, host, port, secret)

@@ -91,7 +91,7 @@ def best_first(
     query,  # (d,)
     k:int,  # how many
     rows,   # (n,) of items
-    scores, # (n,) of these, as a fast product gives them
+    scores=None, # (n,) of these, as a fast product gives them; needed only if there are more than k
 ) -> tuple[np.ndarray, np.ndarray]: # scores (at most k,) descending, rows
     "The k best of some rows by their exact scores, equal ones by row."
     if k < len(rows): rows = rows[scores >= np.partition(scores, -k)[-k] - CLOSE]

@@ -198,6 +198,14 @@ def _gain_line(about, seconds): # of training, 0 for what was there already
     rule = f'; the rule that is served knows the labels of {about.data["known"]:,} items' if ruled else ''
     return f'{gain_words(about)}; training {took}{asked}{rule}'
 
+# %% ../../nbs/serving/258_fit.ipynb #ebe9b965
+def _save(model, folder, s, seconds): # of training
+    "Save a model in its folder, and say what it is worth."
+    lock = runs_dir(s.folders)/'.locks'/model.name # another fit may be at its end as well
+    with one_at_a_time(lock, f'saves {folder}'): on_main(partial(model.save, folder))
+    for line in (verdict_words(model.about), _gain_line(model.about, seconds), f'model in {folder}'):
+        _say(f'{model.name}: {line}')
+
 # %% ../../nbs/serving/258_fit.ipynb #c029
 def fit(
     folders,        # paths of one or several domains
@@ -218,17 +226,11 @@ def fit(
     if budget is not None:
         return named('modit.serving.bought:fit_bought')(folders, budget, profile, stage, to, **overrides)
     s = fit_settings(folders, profile, stage, **overrides)
-    targets = {d: Path(to)/d if to else Path(s.of('folders', d))/'model' for d in s.domains}
-    for folder in targets.values(): free_for_model(folder)
+    targets = [free_for_model(Path(to)/d if to else Path(s.of('folders', d))/'model') for d in s.domains]
     _say(f'results of the stages are kept in {runs_dir(s.folders)}; set MODIT_RUNS to use another folder')
     took = _make_all(s, stage)
     models = [scored_retriever(*tried_retriever(s, name, stage)) for name in s.domains]
-    locks = runs_dir(s.folders)/'.locks' # another fit may be at its end as well
-    for model, folder in zip(models, targets.values(), strict=True):
-        with one_at_a_time(locks/model.name, f'saves {folder}'): on_main(partial(model.save, folder))
-        _say(f'{model.name}: {verdict_words(model.about)}')
-        _say(f'{model.name}: {_gain_line(model.about, took[model.name])}')
-        _say(f'{model.name}: model in {folder}')
+    for model, folder in zip(models, targets, strict=True): _save(model, folder, s, took[model.name])
     return models
 
 # %% ../../nbs/serving/258_fit.ipynb #c031

@@ -64,11 +64,21 @@ class Question:
     @property
     def query(self) -> np.ndarray: return sum(self.parts.values()) # (d,) unit
 
-# %% ../../nbs/serving/234_moves.ipynb #r011
+# %% ../../nbs/serving/234_moves.ipynb #21d0c21b
 _SHARES = (0., .3, .6, 1.)
 _LENGTHS = (0., .2, .4, .6, .8)
 OFFERS = pd.DataFrame(list(product(_SHARES, _LENGTHS, _LENGTHS[:-1])), columns=['share', 'step', 'own'])
 
+# %% ../../nbs/serving/234_moves.ipynb #fe4980d1
+def _projections(items, spans, numbers): # (N, d), (n, d, 4) -> (N, 4) for each of the n cases
+    "The items on the basis of each case; about so many numbers are computed at a time."
+    block = min(max(numbers//(4*len(items)), 8), 32) # cases
+    width = spans.shape[2]
+    for i in range(0, len(spans), block):
+        some = items @ np.concatenate(spans[i:i + block], 1)
+        for at in range(0, some.shape[1], width): yield np.ascontiguousarray(some[:, at:at + width])
+
+# %% ../../nbs/serving/234_moves.ipynb #r011
 def joint_of_moves(
     corpus, # Corpus
     cases,  # Cases
@@ -80,16 +90,12 @@ def joint_of_moves(
 ) -> np.ndarray: # (n, offers)
     "Joint of every move on every case, the case's own items excluded."
     moves = {name: offers[name].to_numpy(np.float32)[:, None] for name in offers}
-    block = min(max(numbers//(4*len(corpus.items)), 8), 32) # cases that are projected together
     spans = np.linalg.qr(np.stack(list(parts.values()), -1))[0] # (n, d, 4), or fewer than 4
-    width = spans.shape[2]
     rows = []
-    for i in range(len(cases)):
-        if i%block == 0: items = corpus.items @ np.concatenate(spans[i:i + block], 1)
-        at = width*(i%block)
+    for i, items in enumerate(_projections(corpus.items, spans, numbers)):
         queries = steered(**{name: x[i] for name, x in parts.items()}, **moves)
         mine = np.repeat(cases.sequence[i][None], len(offers), 0)
-        ids = search(Flat(np.ascontiguousarray(items[:, at:at + width])), queries @ spans[i], k, exclude=mine)
+        ids = search(Flat(items), queries @ spans[i], k, exclude=mine)
         hits = corpus.labels[ids] & (corpus.pattern[ids] == cases.pattern[i])
         rows.append((hits if counted is None else hits & counted[ids]).mean(1))
     return np.stack(rows)

@@ -174,12 +174,13 @@ def reading_order(
 # %% ../../nbs/serving/235_names.ipynb #1c3b7b75
 def reading_words(
     name,  # of the domain
-    seeds, # what each of the seeds is called
+    seeds, # ids, or vectors (n, d)
     read,  # positions, of `reading_order`
 ) -> str:
     "Which of many seeds are read, in a line."
+    names = seeds if isinstance(seeds, list) else [f'vector {i}' for i in range(len(seeds))]
     choice = f'{len(seeds)} seeds, and {name} reads {len(read)}: evenly spaced by density'
-    return f'{choice}, {", ".join(str(seeds[i]) for i in read)}; all are left out of the list'
+    return f'{choice}, {", ".join(str(names[i]) for i in read)}; all are left out of the list'
 
 # %% ../../nbs/serving/235_names.ipynb #28faea0e
 def read_together(

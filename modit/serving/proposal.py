@@ -31,6 +31,7 @@ def _patterns_for(positives): # how many to look for
     length = next((x for x in _LENGTHS if positives >= _MANY*6*x), _LENGTHS[0])
     return _within(positives//(6*length), FEWEST, 1000)
 
+# %% ../../nbs/serving/155_proposal.ipynb #d3ffb626
 _ENOUGH = 5000 # positives, about, that patterns are proposed from
 
 def _positives_by_pattern(domain, clusters):
@@ -43,6 +44,14 @@ def _positives_by_pattern(domain, clusters):
     found = [nearest_centroid(domain.items[rows], centroids) for rows in parts]
     return np.bincount(np.concatenate(found), minlength=clusters)
 
+# %% ../../nbs/serving/155_proposal.ipynb #d07dac58
+def _depth(counts, length): # positives of each pattern (C,), of a sequence
+    "Items of a list that the typical pattern can fill beside a sequence."
+    able = np.sort(counts[counts >= length])
+    typical = max(np.median(able), able[-min(_MANY, len(able))])
+    if len(able) >= 4*FEW: typical = min(typical, able[-4*FEW])
+    return _within((typical - length)//10*10, 10, 50)
+
 # %% ../../nbs/serving/155_proposal.ipynb #c006
 def propose(
     domain, # FolderDomain
@@ -53,10 +62,7 @@ def propose(
     counts = _positives_by_pattern(domain, clusters)
     enough = min(_MANY, max(FEWEST, clusters/2))
     length = next((x for x in _LENGTHS if (counts >= 4*x).sum() >= enough), SHORTEST)
-    able = counts[counts >= length]
-    typical = max(np.median(able), np.sort(able)[-min(_MANY, len(able))])
-    if len(able) >= 4*FEW: typical = min(typical, np.sort(able)[-4*FEW])
-    k = _within((typical - length)//10*10, 10, 50)
+    k = _depth(counts, length)
     held = int((counts >= length + k).sum())
     fewest = FEW if held >= 4*FEW else 1
     rich = int((counts >= 3*length).sum())

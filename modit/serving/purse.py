@@ -220,10 +220,13 @@ class BoughtLooks(Looks):
         return ids, self.purse.positive[ids] & mine
 
 # %% ../../nbs/serving/249_purse.ipynb #832e5b65
-def _recorder(run, small, purse, s, say): # function: step, policy -> None
+def _recorder(run, small, purse, s, say): # function: step, policy -> None, after every step
     valid = sample_cases(small, 'valid', s.valid_cases, s)
     average = score_cases(average_pool(small, valid), small, valid, s).joint.mean()
+    every = max(1, min(100, purse.most//5)) # labels
     def record(step, model):
+        more = not run.history or purse.bought//every > run.history[-1]['labels']//every
+        if not more and step not in (*s.direct_checkpoints, s.direct_steps): return
         run.record(model, small, s, step=step, labels=purse.bought)
         run.history[-1]['gain'] = float(run.history[-1]['valid_joint'] - average)
         say(run.history[-1])
@@ -240,7 +243,6 @@ def learn_bought(
     "Train a policy from averaging, by direct rewards whose labels are bought (ours)."
     run = Run()
     first = purse.bought
-    every = max(1, min(100, purse.most//5))
     cases = training_cases(corpus, s.hppo_cases, s, 'hppo', 1)
     looks = BoughtLooks(corpus, rewarded_items(corpus, replace(s, reward_items='train')), purse=purse)
     record = _recorder(run, small, purse, s, say)
@@ -248,11 +250,8 @@ def learn_bought(
         looks.now = first + int((purse.most - first)*min(1, 2*(step + 1)/s.direct_steps))
         return direct_batch(cases, corpus, s, stream(s.seed, 'direct', corpus.name, step))
     def loss(model, rows): return direct_loss(model, rows, looks, cases, s)
-    def on_step(step, model):
-        more = purse.bought//every > run.history[-1]['labels']//every
-        if more or step in (*s.direct_checkpoints, s.direct_steps): record(step, model)
     policy = new_model(s)
     record(0, policy)
-    how = dict(micro=s.hppo_batch, name=f'direct {corpus.name}', on_step=on_step)
+    how = dict(micro=s.hppo_batch, name=f'direct {corpus.name}', on_step=record)
     fit(policy, loss, batch, s.direct_steps, s.direct_lr, replace(s, warmup_ratio=.05), **how)
     return run

@@ -76,17 +76,6 @@ class Retriever:
     @cached_property
     def modulations(self) -> list: return step_modulations(self.model, self.settings.ode_steps)
 
-    def density(
-        self,
-        x, # (n, d) unit rows
-    ) -> np.ndarray: # (n,)
-        """Predicted density of vectors.
-
-        >>> shoes.density(shoes.catalogue.items).shape
-        (3000,)
-        """
-        return x @ self.facts['probe'] + self.facts['bias']
-
     def save(self, folder:Path) -> Path: # made, or an older model in it replaced
         """Write the model; raises `ValueError` for a folder of other things.
 
@@ -132,6 +121,19 @@ def seed_vectors(
         return x, np.full(len(x), -1)
     require(self.catalogue, f'{self.name}: ids need the items; load it with items, or give vectors')
     return called(self.catalogue, seeds)
+
+# %% ../../nbs/serving/257_retriever.ipynb #30f85fa2
+@patch
+def density(
+    self:Retriever,
+    x, # (n, d) unit rows
+) -> np.ndarray: # (n,)
+    """Predicted density of vectors.
+
+    >>> shoes.density(shoes.catalogue.items).shape
+    (3000,)
+    """
+    return x @ self.facts['probe'] + self.facts['bias']
 
 # %% ../../nbs/serving/257_retriever.ipynb #c021
 @patch
@@ -193,9 +195,8 @@ def _question(self:Retriever, seeds, scale, options):
     require(self.catalogue or not needed, f'{self.name}: no items; load it with items')
     tell_both(self.catalogue, [*(seeds if isinstance(seeds, list) else ()), *shape.names])
     if moves.get('share') and len(x) > self.settings.prefix_len:
-        names = seeds if isinstance(seeds, list) else [f'vector {i}' for i in range(len(x))]
         read = reading_order(self.density(x), self.settings)
-        warnings.warn(reading_words(self.name, names, read), stacklevel=3)
+        warnings.warn(reading_words(self.name, seeds, read), stacklevel=3)
     usual = self.about.feedback.get(split, {}).get('length') # an earlier version has none
     parts = with_feedback(shape, self.catalogue, x, self._parts(x, rows, scale, **moves), usual)
     return Question(x, rows, shape, moves, parts)

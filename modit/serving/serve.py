@@ -66,6 +66,14 @@ def check_address(
     require(token or leads_here(host), f'{host} is open to others: give a token, or listen at 127.0.0.1')
     require(token is None or len(token) >= 16, 'the token is short; give 16 characters or more')
 
+# %% ../../nbs/serving/267_serve.ipynb #134e5596
+def _let_in(request, token): # of Tornado; None: no token is asked for
+    "Raises `HTTPError` for a request without the token or, where there is none, to another host."
+    given = request.headers.get('Authorization', '').encode()
+    if token and not hmac.compare_digest(given, f'Bearer {token}'.encode()):
+        raise HTTPError(401, reason='give the token, as Authorization: Bearer TOKEN')
+    if not (token or leads_here(request.host_name)): raise HTTPError(403, reason='ask for localhost')
+
 # %% ../../nbs/serving/267_serve.ipynb #s011
 @dataclass
 class _Service:
@@ -83,7 +91,7 @@ class _Service:
         try: return await IOLoop.current().run_in_executor(self.thread, call, self.retriever, body)
         finally: self.waiting -= 1
 
-# %% ../../nbs/serving/267_serve.ipynb #s012
+# %% ../../nbs/serving/267_serve.ipynb #2a81192f
 def _list(retriever, body): return answer_line(retriever, read_question(body))
 
 def _query(retriever, body): # of a list, whose length and parts are no matter here
@@ -91,19 +99,14 @@ def _query(retriever, body): # of a list, whose length and parts are no matter h
     for name in ('k', 'explain'): asked.pop(name, None)
     return dict(query=retriever.query(**asked).tolist())
 
+# %% ../../nbs/serving/267_serve.ipynb #s012
 class _Handler(RequestHandler): # of one request
     def initialize(self, service, call=None):
         self.service = service
         self.call = call
         self.set_header('X-Content-Type-Options', 'nosniff')
 
-    def prepare(self):
-        token = self.service.token
-        given = self.request.headers.get('Authorization', '').encode()
-        if token and not hmac.compare_digest(given, f'Bearer {token}'.encode()):
-            raise HTTPError(401, reason='give the token, as Authorization: Bearer TOKEN')
-        here = token or leads_here(self.request.host_name)
-        if not here: raise HTTPError(403, reason='ask for localhost')
+    def prepare(self): _let_in(self.request, self.service.token)
 
     def finish(self, answer=None):
         "Send bytes, a text, or a dict as strict JSON."

@@ -234,6 +234,14 @@ def _left(shape, catalogue, query, x, rows, density):
     facts = {name: call() if name in ' '.join(asked) else np.nan for name, call in known.items()}
     return allowed & where(pd.DataFrame(facts, range(len(allowed))), asked)
 
+# %% ../../nbs/serving/253_shape.ipynb #718c2c85
+def _ranked(shape, catalogue, query, k, left): # left: (N,) bool, of `_left`
+    "Scores and rows of the items that a list is cut from, best first."
+    asked = catalogue.items, query, k*(POOL if shape.diversity else 1), left
+    if not shape.distinct: return nearest(*asked, catalogue.among)
+    (column, most), = shape.distinct.items()
+    return distinct(*asked, column_called(catalogue.columns, column, 'distinct'), most, catalogue.among)
+
 # %% ../../nbs/serving/253_shape.ipynb #s036
 def shaped_list(
     shape:Shape, # all wishes; those of judged and unlike have moved the query already
@@ -249,15 +257,9 @@ def shaped_list(
     require(whole and k >= 1, f'k: {k!r} items asked; give a whole number, 1 or more')
     if not shape: return catalogue.nearest(query[None], k, x, rows)
     left = _left(shape, catalogue, query, x, rows, density)
-    asked = catalogue.items, query, k*(POOL if shape.diversity else 1), left
-    column, most = next(iter(shape.distinct.items()), (None, 0))
-    values = column_called(catalogue.columns, column, 'distinct') if most else None
-    if most: scores, ids = distinct(*asked, values, most, catalogue.among)
-    else: scores, ids = nearest(*asked, catalogue.among)
+    scores, ids = _ranked(shape, catalogue, query, k, left)
     least = filter(_LEAST.fullmatch, shape.threshold) # what is below it comes last
     kept = np.flatnonzero(where(pd.DataFrame(dict(score=scores)), least))
     if shape.diversity: kept = kept[diverse(catalogue.items[ids[kept]], scores[kept], k, shape.diversity)]
-    scores = scores[kept]
-    ids = ids[kept]
-    if len(ids) < k: warnings.warn(f'k: {k} items asked, and {len(ids)} meet the conditions', stacklevel=3)
-    return scores, ids
+    if len(kept) < k: warnings.warn(f'k: {k} items asked, and {len(kept)} meet the conditions', stacklevel=3)
+    return scores[kept], ids[kept]

@@ -91,6 +91,14 @@ def draw_gains(
     for r in rows.itertuples():
         whisker(ax, aside*r.cases, 100*r.estimate, 100*r.low, 100*r.high, seen, markersize=4)
 
+# %% ../../../nbs/repro/lib/273_curve.ipynb #150b88ff
+def _panels(splits): # a figure and its axes
+    fig, axes = plt.subplots(1, len(splits), figsize=(7.5, 2.9), sharey=True, squeeze=False)
+    return fig, axes[0]
+
+def _legend(axes, *seen): # Looks
+    axes[-1].legend(handles=legend_of(*seen), loc='center left', bbox_to_anchor=(1, .5))
+
 # %% ../../../nbs/repro/lib/273_curve.ipynb #c273gain
 def gains_picture(
     rows,   # domain, split, cases, estimate, low, high: gains over SFT
@@ -101,8 +109,8 @@ def gains_picture(
     "Gain over SFT by labelled cases, beside the paper's."
     theirs = paper.set_index(['split', 'domain']).gain
     marks = looks_of(rows.domain.unique())
-    fig, axes = plt.subplots(1, len(splits), figsize=(7.5, 2.9), sharey=True, squeeze=False)
-    for ax, split in zip(axes[0], splits, strict=True):
+    fig, axes = _panels(splits)
+    for ax, split in zip(axes, splits, strict=True):
         ax.axhline(0, c='0.6', lw=.8, zorder=0)
         for i, name in enumerate(marks):
             draw_gains(ax, rows[(rows.split == split) & (rows.domain == name)], marks[name], 1.04**i)
@@ -112,9 +120,8 @@ def gains_picture(
         ax.set(xscale='log', xlabel='labelled cases', title=f'{split} split')
         ax.set_xticks(places, [f'{x:,}' for x in places])
         ax.minorticks_off()
-    axes[0, 0].set_ylabel('Joint minus SFT (points)')
-    hollow = Look("Paper's HPPO", '0.3', 'o', False)
-    axes[0, -1].legend(handles=legend_of(*marks.values(), hollow), loc='center left', bbox_to_anchor=(1, .5))
+    axes[0].set_ylabel('Joint minus SFT (points)')
+    _legend(axes, *marks.values(), Look("Paper's HPPO", '0.3', 'o', False))
     return fig
 
 # %% ../../../nbs/repro/lib/273_curve.ipynb #c273item
@@ -124,8 +131,8 @@ def items_picture(
 ):          # matplotlib Figure
     "Joint against different items labelled, of HPPO and of direct rewards."
     marks = looks_of(rows.domain.unique())
-    fig, axes = plt.subplots(1, len(splits), figsize=(7.5, 2.9), sharey=True, squeeze=False)
-    for ax, split in zip(axes[0], splits, strict=True):
+    fig, axes = _panels(splits)
+    for ax, split in zip(axes, splits, strict=True):
         for name, seen in marks.items():
             mine = rows[(rows.split == split) & (rows.domain == name)].sort_values('different')
             for direct in (False, True):
@@ -133,7 +140,7 @@ def items_picture(
                 style = seen._replace(filled=not direct).style | dict(ls='--' if direct else '-', lw=.8)
                 ax.plot(part.different/1000, 100*part.joint, ms=4, **style)
         ax.set(xlabel='different items labelled (thousands)', title=f'{split} split')
-    axes[0, 0].set_ylabel('Joint (%)')
+    axes[0].set_ylabel('Joint (%)')
     kinds = Look('HPPO (line)', '0.3', 'o'), Look('Direct (dashed)', '0.3', 'o', False)
-    axes[0, -1].legend(handles=legend_of(*marks.values(), *kinds), loc='center left', bbox_to_anchor=(1, .5))
+    _legend(axes, *marks.values(), *kinds)
     return fig

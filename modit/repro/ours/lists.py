@@ -11,7 +11,7 @@ import pandas as pd
 
 from ...baselines import along_own, own_directions, steer
 from ...evaluation import average_pool, sample_cases, serve
-from ..lib.panels import panels
+from ..lib.panels import draw_sheet, panels
 from ...data.folder import find_folder
 from ..datasets.icons import ALL, ICONS, draw, read_icons, why_no_icons
 from ...stages.pipeline import get_corpus, get_domain, get_model
@@ -20,7 +20,6 @@ from ..report.report import Table, beside_rivals, best_variants
 from ...retrieval import search
 from ...settings import Settings, require
 from ..report.verdicts import contrasts
-from ..lib.panels import draw_sheet
 from ..pages.page import Page
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #c007
@@ -214,12 +213,18 @@ def _draw_joint(ax, cases, rows, split): # of one split; `contrasts` of each met
     ax.set_title(f'{SEEN[split].title()} kinds', loc='left', fontsize=8.5, x=-.22)
     ax.label_outer()
 
-# %% ../../../nbs/repro/ours/485_lists.ipynb #f005
+# %% ../../../nbs/repro/ours/485_lists.ipynb #04df149b
 def _heading(method, items): # of a list
     if method == 'seeds': return 'Examples: find\nmore such verbs'
     name = FINDERS[method]
     return f'{name[0].upper()}{name[1:]} finds:\n{(items.attr*items.same).sum()} of {len(items)} right'
 
+def _title(rows): # of `contrasts` of each method with averaging
+    above = (rows.verdict == 'for').groupby(rows.a).agg(['sum', 'size'])
+    title = 'Above the average: steered average in {} of {} tests, '.format(*above.loc['average_own'])
+    return title + 'HPPO in {hppo}, direct rewards + rule in {both_share}'.format(**above['sum'])
+
+# %% ../../../nbs/repro/ours/485_lists.ipynb #f005
 def _all_cases(scores):
     return pd.concat([beside_rivals(scores, 'own_direction', rivals=('probe',)), scores['both']])
 
@@ -228,10 +233,7 @@ def _plot_found(lists, cases, p): # of `run`, of `_all_cases`
     fig = plt.figure(figsize=(7.5, 2.8))
     fig.set_layout_engine('none') # the places below are shares of the figure
     rows = contrasts(cases, [(method, 'average') for method in MARKED], p.s)
-    above = (rows.verdict == 'for').groupby(rows.a).agg(['sum', 'size'])
-    title = 'Above the average: steered average in {} of {} tests, '.format(*above.loc['average_own'])
-    title += 'HPPO in {hppo}, direct rewards + rule in {both_share}'.format(**above['sum'])
-    fig.suptitle(title, fontsize=10.5, fontweight='bold', ha='left', x=.004, y=.985)
+    fig.suptitle(_title(rows), fontsize=10.5, fontweight='bold', ha='left', x=.004, y=.985)
     mine = lists[(lists.domain == PICTURED) & (lists.split == p.splits[0])]
     left = dict(left=.004, right=.735, bottom=.02, top=.76, wspace=.02, width_ratios=[4, 5, 5, 5])
     for place, method in zip(fig.add_gridspec(1, 4, **left), ('seeds', *FINDERS), strict=True):
@@ -242,6 +244,19 @@ def _plot_found(lists, cases, p): # of `run`, of `_all_cases`
         _draw_joint(fig.add_subplot(place), *(x[x.split == split] for x in (cases, rows)), split)
     return fig
 
+# %% ../../../nbs/repro/ours/485_lists.ipynb #c15eda51
+def _sheet_rows(lists): # of `run`
+    "The last six seeds and the lists of each cell, as rows of `draw_sheet`."
+    parts = [cell.tail(6) if method == 'seeds' else cell
+             for (*_, method), cell in lists.groupby(['domain', 'split', 'method'], sort=False)]
+    shown = pd.concat(parts)
+    case = shown.groupby(['domain', 'split'], sort=False).ngroup()
+    return shown.assign(case=case, heading=shown.method, item=shown.id, right=shown.attr*shown.same == 1)
+
+def _counts(shown): # right items of each method, in words
+    right = shown.groupby('method').right.agg(['sum', 'size']).loc[[*SHOWN]]
+    return ', '.join(f'{look(m).label} {n} of {most}' for m, n, most in right.itertuples())
+
 # %% ../../../nbs/repro/ours/485_lists.ipynb #b4ca8175
 _ABOVE = ("Black: right, a filled icon (the attribute) with the seeds' first word. Grey: wrong.\n"
           'Vectors: of a picture encoder, or pixels. Probe: the average moved along the density predictor.')
@@ -250,11 +265,7 @@ def plot_icons(
     lists, # of `run`, of domains of icons
 ):         # matplotlib Figure
     "The last seeds and the lists as drawings, wrong ones faint and crossed out (fig:icons, ours)."
-    parts = [cell.tail(6) if method == 'seeds' else cell
-             for (*_, method), cell in lists.groupby(['domain', 'split', 'method'], sort=False)]
-    shown = pd.concat(parts)
-    case = shown.groupby(['domain', 'split'], sort=False).ngroup()
-    shown = shown.assign(case=case, heading=shown.method, item=shown.id, right=shown.attr*shown.same == 1)
+    shown = _sheet_rows(lists)
     icons = read_icons(ALL, 36).set_index('id')
     ids = shown.id.unique()
     pictures = dict(zip(ids, draw(icons.svg[ids]), strict=True))
@@ -264,9 +275,7 @@ def plot_icons(
     seeds = (lists.method == 'seeds').sum()//len(names)
     headings = dict(seeds=f'6 of {seeds} seeds') | {m: f'{look(m).label} finds' for m in SHOWN}
     fig = draw_sheet(shown, [*names], pictures, headings, notes=notes)
-    right = shown.groupby('method').right.agg(['sum', 'size']).loc[[*SHOWN]]
-    counts = ', '.join(f'{look(m).label} {n} of {most}' for m, n, most in right.itertuples())
-    fig.suptitle(f'Right: {counts}.\n{_ABOVE}', fontsize=9)
+    fig.suptitle(f'Right: {_counts(shown)}.\n{_ABOVE}', fontsize=9)
     return fig
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #f006

@@ -228,7 +228,7 @@ def every_claim(
     rows = found.assign(**more).reindex(columns=columns)
     return Table(rows.fillna({'size': '', 'real data': '', 'shown': '', 'why': ''}), CAPTION)
 
-# %% ../../../nbs/repro/verdicts/500_claims.ipynb #h010
+# %% ../../../nbs/repro/verdicts/500_claims.ipynb #df300351
 _REAL = ', '.join(x.about for name, x in DATASETS.items() if name in CLAIMED and x.about)
 HEAD = (
     'Number of domains, on items / on new patterns. A domain counts if the difference is significant: its '
@@ -247,6 +247,7 @@ ABOUT_REAL = (
     'confirms it.')
 ABOUT_ENCODERS = 'Verdicts on branches of WordNet with vectors of two sentence encoders, all else the same.'
 
+# %% ../../../nbs/repro/verdicts/500_claims.ipynb #h010
 def table(
     scores, # with the ledger
     p:Page, # the run

@@ -84,10 +84,12 @@ def read_code(names, s):
 
 
 def run_all(names, call, pool):
-    "What `call` returns for every page; each begins when those that it reads from are done, two at once."
+    "What `call` returns for every page; each begins when those that it reads from, or judges, are done."
+    judged = {name for name in names if not page.is_ledger(name)}
+    before = {x: {*page.pages_before(x)} | (set() if x in judged else judged) for x in names}
     left, under_way, found = list(names), {}, {}
     while left or under_way:
-        for name in [x for x in left if not {*page.pages_before(x)} & {*left, *under_way}]:
+        for name in [x for x in left if not before[x] & {*left, *under_way}]:
             left.remove(name)
             under_way[name] = pool.apply_async(call, (name,))
         under_way[next(iter(under_way))].wait(.1)

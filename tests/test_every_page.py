@@ -18,7 +18,7 @@ from test_runs import finish, messages, models, papermill
 pytestmark = pytest.mark.slow
 
 
-LONG = ('474_repeated', '330_order', '355_unanchored', '450_jacobi', '420_targets') # begin first
+LONG = ('373_budget', '474_repeated', '330_order', '355_unanchored', '450_jacobi') # begin first
 RERUN = ('478_patterns',) # for its many models it runs on one domain only, below
 
 @pytest.fixture(scope='module')

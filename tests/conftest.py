@@ -38,6 +38,7 @@ os.chdir(ROOT)
 for name in ('JUPYTER_PATH', *PERSONAL): os.environ.pop(name, None)
 os.environ |= dict(MPLBACKEND='agg', MATPLOTLIBRC=os.devnull)
 torch.set_num_threads(1)
+os.fsync = lambda file: None # no file must outlive this machine; what becomes of an error is tested
 
 HANG = 3600 # seconds that only what hangs can take, however busy a machine is
 

@@ -2,18 +2,21 @@
 `python tests/forks.py '{"profile": "smoke"}' 330_order 370_best_of_n`.
 
 Forks of this process, which has imported what all pages need, make the stages of the main results and run
-the pages' cells, a fork a page, those that read another's scores after it. All else is as in `modit run`:
-parameters are checked, papermill puts them into the page, a run leaves its marker. Figures are written as
-svg and shown nowhere: kernels show them, and write png, in other tests; with "drawn": false none is written.
+the pages' cells, a fork a page, those that read another's scores after it. What all forks would do again is
+done before: code is read, for the keys of stages and runs. All else is as in `modit run`: parameters are
+checked, papermill puts them into the page, a run leaves its marker. Figures are drawn once, as svg, and shown
+nowhere: kernels show them, and write png, in other tests; with "drawn": false none is written.
 The last line that is printed says, as JSON, what went wrong with each page, if anything did.
 """
 import io
 import json
+import os
 import sys
 from functools import partial
 from multiprocessing import get_context
 from unittest.mock import patch
 
+import matplotlib
 import torch._dynamo  # noqa: F401, every optimiser imports it, and a fork keeps it for itself
 from execnb.shell import CaptureShell
 from IPython.core.pylabtools import select_figure_formats
@@ -23,17 +26,19 @@ from papermill.iorw import load_notebook_node, write_ipynb
 from papermill.parameterize import parameterize_notebook
 
 from modit.repro.pages import graph, notebooks, page
-from modit.stages.pipeline import make_stage
+from modit.stages.pipeline import make_stage, stage_path
 from modit.settings import load_settings
 
+os.fsync = lambda file: None  # no file must outlive this machine
 PYTHON = dict(kernel_name='python3', language='python')
 
 
 class Blind(CaptureShell):
-    "A shell that shows no picture."
+    "A shell that shows no picture, and draws none at the end of a cell."
     def __init__(self, *args, **more):
         super().__init__(*args, **more)
         select_figure_formats(self, ())
+        matplotlib.interactive(False)
 
 
 def only_svg(figure, out, savefig=Figure.savefig, **words):
@@ -41,7 +46,9 @@ def only_svg(figure, out, savefig=Figure.savefig, **words):
     if words.get('format') != 'png': savefig(figure, out, **words)
 
 
-def save_nothing(folder, label, figure): "In the place of `save_figure`."
+def only_draw(folder, label, figure):
+    "In the place of `save_figure`."
+    figure.draw_without_rendering()
 
 
 def execute(path, out, parameters):
@@ -58,7 +65,7 @@ def execute(path, out, parameters):
 def run(name, parameters, drawn):
     "What went wrong with a page, or nothing."
     notebooks.execute = execute
-    if not drawn: page.save_figure = save_nothing
+    if not drawn: page.save_figure = only_draw
     try: notebooks.run_notebook(name, **parameters)
     except Exception as e: return f'{type(e).__name__}: {e}'
     return ''
@@ -69,21 +76,33 @@ def make_variants(domain, s):
     for variant in graph.MAIN_VARIANTS: make_stage(s, variant, domain)
 
 
-def waves(names):
-    "Pages in groups, each after those that it reads from."
-    left = list(names)
-    while left:
-        now = [name for name in left if not {*page.pages_before(name)} & {*left}]
-        yield now
-        left = [name for name in left if name not in now]
+def read_code(names, s):
+    "The keys of all stages and of the pages: this process remembers what they are made from."
+    for domain in s.domains:
+        for variant in graph.MAIN_VARIANTS: stage_path(s, variant, domain)
+    for name in names: notebooks.run_marker(s, name)
+
+
+def run_all(names, call, pool):
+    "What `call` returns for every page; each begins when those that it reads from, or judges, are done."
+    judged = {name for name in names if not page.is_ledger(name)}
+    before = {x: {*page.pages_before(x)} | (set() if x in judged else judged) for x in names}
+    left, under_way, found = list(names), {}, {}
+    while left or under_way:
+        for name in [x for x in left if not before[x] & {*left, *under_way}]:
+            left.remove(name)
+            under_way[name] = pool.apply_async(call, (name,))
+        under_way[next(iter(under_way))].wait(.1)
+        for name in [x for x, result in under_way.items() if result.ready()]:
+            found[name] = under_way.pop(name).get()
+    return found
 
 
 if __name__ == '__main__':
     parameters, names, s = json.loads(sys.argv[1]), sys.argv[2:], load_settings('smoke')
-    found, drawn = {}, parameters.pop('drawn', True)
+    drawn = parameters.pop('drawn', True)
+    read_code(names, s)
     with get_context('fork').Pool(2, maxtasksperchild=1) as pool:  # a page must not see another's names
         pool.map(partial(make_variants, s=s), s.domains, chunksize=1)
-        for wave in waves(names):
-            said = pool.map(partial(run, parameters=parameters, drawn=drawn), wave, chunksize=1)
-            found |= dict(zip(wave, said, strict=True))
+        found = run_all(names, partial(run, parameters=parameters, drawn=drawn), pool)
     print(json.dumps(found))

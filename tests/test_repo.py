@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from conftest import EXPERIMENTS, LIBRARY, ROOT, copy_repository, module_of, run_python, tracked_files
+from modit.repro.report.report import written_table
 from modit.repro.report.looks import CONFIRMED, NOT_RUN, WORDS
 from modit.stages import pipeline, source, stages
 from modit.cli.command import COMMANDS
@@ -147,7 +148,7 @@ def test_every_setting_is_read_somewhere():
 
 def test_results_of_a_profile_of_one_s_own_are_ignored_and_committed_ones_are_not():
     def ignored(*names):
-        paths = [f'figures/{name}/tab-new.csv' for name in names]
+        paths = [f'figures/{name}/new.md' for name in names]
         return subprocess.run(['git', 'check-ignore', *paths], cwd=ROOT, capture_output=True).returncode == 0
     assert ignored('smoke') and ignored('mine')
     assert not ignored(*COMMITTED, 'reported'), 'name every committed profile in .gitignore'
@@ -347,7 +348,8 @@ def test_every_claim_that_is_not_confirmed_has_a_reason():
     wanting = ours[~ours.verdict.isin([CONFIRMED, NOT_RUN.label])]
     without = wanting.id[wanting.why.isna()].tolist()
     assert not without, f'no page gives a reason for {", ".join(without)}'
-    for label in wanting.shown: assert [*(ROOT/'figures'/'mini').glob(f'{label}.*')], f'no {label} to show it'
+    folder = ROOT/'figures'/'mini'
+    for label in wanting.shown: assert (folder/f'{label}.svg').exists() or written_table(folder, label)
 
 
 def test_committed_domains_are_those_of_the_manifest():

@@ -11,7 +11,8 @@ import pytest
 from conftest import EXPERIMENTS, LABELS, LIBRARY, ROOT, tracked_files
 from modit.repro.paper.drawings import METHODS, joint_of_cases, nearest_case
 from modit.repro.pages.page import COMMITTED, open_page
-from modit.repro.report import front
+from modit.repro.report import article, front
+from modit.repro.report.report import written_table
 from modit.serving.lists import aligned
 
 sys.path.insert(0, str(ROOT/'docs'))
@@ -93,7 +94,7 @@ def test_what_a_text_links_to_is_laid_out(tmp_path):
     laid = {path.name: path for path in tmp_path.rglob('*.*')}
     results = laid['main.md'].read_text()
     assert 'orphan: true' in results, 'results are a page that no contents name'
-    assert '](/nbs/repro/paper/320_main.ipynb)' in results and '](/figures/mini/tab-main.csv)' in results
+    assert '](/nbs/repro/paper/320_main.ipynb)' in results
     named = {Path(name).name for name in re.findall(r'figures/mini/(\S+)\)', results)}
     assert set(laid) == {'fig-task.svg', 'main.md', *named}, 'with what its own links lead to'
 
@@ -105,8 +106,31 @@ def test_pictures_of_pages_are_those_that_the_pages_show():
         assert f']({name})' in TOUR
 
 
-def test_texts_are_their_templates_with_numbers():
-    assert front.tour() == TOUR and front.readme() == README, 'run python -m modit.repro.report.front'
+@pytest.fixture(scope='module')
+def fresh():
+    "Tour and README as they would be written now, and the tables that they and the report are written from."
+    read, paths = pd.read_csv, set()
+    def noted(path, *words, **more):
+        paths.add(Path(path))
+        return read(path, *words, **more)
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(pd, 'read_csv', noted)
+        texts = front.tour(), front.readme()
+        article.fill()
+    return texts, {p.relative_to(ROOT) for p in paths if p.name.startswith('tab-')}
+
+
+def test_texts_are_their_templates_with_numbers(fresh):
+    assert fresh[0] == (TOUR, README), 'run python -m modit.repro.report.front'
+
+
+def test_the_tables_that_are_read_are_committed(fresh):
+    "git ignores the other tables; a clone has them after `modit figures`."
+    committed = {p for p in tracked_files() if p.match('figures/*/tab-*.csv')}
+    pages = '\n'.join(text_of(c) for p in (*LIBRARY, *EXPERIMENTS) for c in read_notebook(p).cells)
+    named = {*re.findall(r"/'(tab-[\w-]+\.csv)'", pages)}
+    assert len(fresh[1]) > 20 and fresh[1] <= committed, 'name them in .gitignore'
+    assert named and named <= {p.name for p in committed}, 'name them in .gitignore'
 
 
 @pytest.fixture(scope='module')
@@ -221,7 +245,8 @@ def test_every_artefact_of_the_paper_is_committed():
     numbers = {p.stem for p in (ROOT/'figures'/'reported').glob('tab-*.csv')}
     assert {label for label in LABELS if label.startswith('tab')} == numbers
     for label in LABELS:
-        assert [*(ROOT/'figures'/'mini').glob(f'{label}.*')], f'figures/mini holds no {label}'
+        if label.startswith('tab'): assert written_table(ROOT/'figures'/'mini', label)
+        else: assert (ROOT/'figures'/'mini'/f'{label}.svg').exists(), f'figures/mini holds no {label}'
 
 
 @pytest.mark.parametrize('profile', COMMITTED)

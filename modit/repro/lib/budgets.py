@@ -92,6 +92,7 @@ class Wallet:
         names = np.arange(len(corpus.role)).astype(str).astype(object)
         service = Service(self.laboratory, batch=64, pause=0)
         self.labels = Scorer(service, names, Path(self.folder.name)/'labels.sqlite', 'laboratory')
+        self.labels.base.execute('pragma synchronous = off') # nothing in this folder must outlive a crash
 
     @property
     def bought(self): return np.isfinite(self.labels.values) # (N,) bool

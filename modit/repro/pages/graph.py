@@ -239,7 +239,7 @@ def run_graph(
     snakemake(target, profile, workflow, dry, **dict(shards=shards) if shards else {})
     if dry: return
     folder = repo_root()/'figures'/profile
-    if (folder/'tab-main.csv').exists(): print(f"\n{written_table(folder, 'tab-main')}\n")
+    if (folder/'main.md').exists(): print(f"\n{written_table(folder, 'tab-main')}\n")
     if profile == 'smoke': print('Profile smoke is too small for a result; use mini.')
     print(f'Took {(time.time() - began)/60:.1f} minutes.')
     print(f'Tables and figures: figures/{profile}   scores: figures/{profile}/cases   '

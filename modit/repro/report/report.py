@@ -110,7 +110,7 @@ def write_tables(
     for label, table in (tables or {}).items():
         data = table.frame.to_csv(index=False, float_format='%.6g', lineterminator='\n')
         atomic_write(folder/f'{label}.csv', data)
-        parts.append(f'## {label}\n\n{_as_text(table)}\n\n[{label}.csv]({label}.csv)')
+        parts.append(f'## {label}\n\n{_as_text(table)}')
     atomic_write(folder/f'{name}.md', '\n\n'.join(parts) + '\n')
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c042r
@@ -121,7 +121,7 @@ def written_table(
     "A table and its caption as a page has written them; raises `FileNotFoundError` if none has."
     for path in sorted(Path(folder).glob('[!.]*.md')):
         found = path.read_text().partition(f'## {label}\n\n')[2]
-        if found: return found.partition(f'\n\n[{label}.csv]')[0]
+        if found: return found.partition('\n\n## ')[0].rstrip('\n')
     raise FileNotFoundError(f'no page in {_shown(Path(folder))} has {label}; run `modit figures`')
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c042s

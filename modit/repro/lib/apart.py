@@ -86,10 +86,11 @@ def rules_of_few(
     rows:dict,    # of `frame`, of the cases to be asked
     mine:Lesson,  # of the domain
     few:bool,     # whether nearly all items may not be found
+    remedy=True,  # False: without `apart`
 ) -> dict:        # method -> (n, d) queries
     "The usual rule, that with the remedy and that without the classifier (ours)."
-    taught = dict(rule=(mine, rows), rule_apart=(apart(here, mine), rows),
-                  rule_without=(replace(mine, rows=_without(mine.rows)), _without(rows)))
+    taught = dict(rule=(mine, rows)) | (dict(rule_apart=(apart(here, mine), rows)) if remedy else {})
+    taught['rule_without'] = replace(mine, rows=_without(mine.rows)), _without(rows)
     queries = {}
     for method, (of, vectors) in taught.items():
         rule = learn_rule([own_index(of) if few else of])

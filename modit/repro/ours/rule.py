@@ -113,12 +113,13 @@ def of_few_kinds(
     cases = sample_cases(corpus, 'pattern', p.s.density_cases, p.s)[:p.cases]
     rows = []
     there = len(trained_patterns(corpus, p.s))
-    asked = (15, 30) if there > 200 else (None,)*(there < 40)
+    asked = (15, 30, None) if there > 200 else (None,)
     for kinds, draw in product(asked, p.draws):
         s = replace(p.s, seed=p.s.seed + draw)
         known = cut(corpus, kinds, s) if kinds else corpus
         here = compass(known, p.s)
-        queries = rules_of_few(here, frame(here, cases), lesson(here, s), kinds is not None)
+        few = kinds is not None
+        queries = rules_of_few(here, frame(here, cases), lesson(here, s), few, few or there < 40)
         for method, q in dict(average=average_pool(corpus, cases), **queries).items():
             found = score_cases(q, corpus, cases, p.s)[['joint', 'same']].reset_index(drop=True)
             named = dict(domain=corpus.name, split='pattern', case=range(len(cases)), pattern=cases.pattern)
@@ -204,18 +205,24 @@ def few_cases(
 
 # %% ../../../nbs/repro/ours/367_rule.ipynb #49a4fc58
 def few_tables(scores:dict, p:Page) -> dict: # label -> Table
-    "Joint of rules of few kinds, with the least and the greatest draw of the remedy, and differences (ours)."
+    "Joint of rules by kinds, with the least and the greatest draw of the remedy, and differences (ours)."
     rows = few_cases(scores)
     drawn = rows[rows.method == 'rule_apart'].groupby(['domain', 'draw']).joint.mean().groupby('domain')
-    joint = by_method(rows, FEW).join(drawn.agg(['min', 'max']), on='domain')
-    pairs = [('rule_apart', x) for x in FEW if x != 'rule_apart'] + [('rule', 'average')]
-    gain = contrasts(rows.groupby(_KEYS, sort=False).joint.mean().reset_index(), pairs, p.s)
+    joint = by_method(rows, scored(FEW, rows))
+    if len(drawn): joint = joint.join(drawn.agg(['min', 'max']), on='domain')
+    cases = rows.groupby(_KEYS, sort=False).joint.mean().reset_index()
+    pairs = [('rule', 'average'), ('rule_without', 'rule'), ('rule_without', 'average')]
+    remedied = cases[cases.domain.isin(drawn.groups)]
+    others = [('rule_apart', x) for x in FEW if x != 'rule_apart']
+    asked = [(remedied, others)]*bool(len(drawn)) + [(cases, pairs)]
+    gain = pd.concat([contrasts(*x, p.s) for x in asked], ignore_index=True)
     gain = gain.rename(columns=dict(a='method', b='minus', units='patterns'))
     kept = ['method', 'minus', 'domain', 'split', 'estimate', 'low', 'high', 'patterns', 'verdict']
     words = f'percent; means of {len(p.draws)} draws; min and max: of the draws of the remedy'
-    return {'tab-rule-few': Table(joint, f'Joint of rules of few kinds ({words}).', (*FEW, 'min', 'max')),
-            'tab-rule-few-gain': Table(gain[kept], 'Differences of Joint of rules of few kinds, with 95% '
-                                       'intervals.', ('estimate', 'low', 'high'))}
+    columns = tuple(joint.columns[2:])
+    return {'tab-rule-few': Table(joint, f'Joint by the number of kinds ({words}).', columns),
+            'tab-rule-few-gain': Table(gain[kept], 'Differences of Joint of these rules, with 95% intervals.',
+                                       ('estimate', 'low', 'high'))}
 
 # %% ../../../nbs/repro/ours/367_rule.ipynb #2bfc76e8
 def table(scores:dict, p:Page) -> dict: # label -> Table

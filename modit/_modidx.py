@@ -193,6 +193,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                               'modit.direct.soft_border': ('direct.html#soft_border', 'modit/direct.py'),
                               'modit.direct.soft_joint': ('direct.html#soft_joint', 'modit/direct.py')},
             'modit.evaluation': { 'modit.evaluation.average_pool': ('evaluation.html#average_pool', 'modit/evaluation.py'),
+                                  'modit.evaluation.block_on': ('evaluation.html#block_on', 'modit/evaluation.py'),
                                   'modit.evaluation.case_noise': ('evaluation.html#case_noise', 'modit/evaluation.py'),
                                   'modit.evaluation.evaluate': ('evaluation.html#evaluate', 'modit/evaluation.py'),
                                   'modit.evaluation.protocol_counts': ('evaluation.html#protocol_counts', 'modit/evaluation.py'),

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from fastcore.basics import patch
 
-from .evaluation import case_noise, queries_in_blocks, seeds_of
+from .evaluation import block_on, case_noise, queries_in_blocks, seeds_of
 from .metrics import same_at_k, score_queries
 from .ordering import Cases, Corpus, centroid, training_cases
 from .patterns import ROLES
@@ -39,11 +39,12 @@ def fan_candidates(
     *purpose, # name of the random stream, such as the round
     scales=None, # guidance scales, by default those of the settings
     rows=None,   # slice of the cases whose candidates are wanted, by default all
-    block=200,   # cases at a time
+    block=None,  # cases at a time, by default of `block_on`
 ) -> np.ndarray: # (n, |S|, d) unit queries
     "One sample for each guidance scale (sec. HPPO, guidance-scale fan)."
     scales = torch.tensor(s.guidance_scales if scales is None else scales)
     rows = rows or slice(0, len(cases))
+    block = block or block_on(next(model.parameters()).device, 200)
     first = rows.start//block*block # whole blocks
     end = min(len(cases), -(-rows.stop//block)*block)
     noise = case_noise(end, (len(scales), s.dim), s, corpus.name, 'fan', *purpose)[first:]

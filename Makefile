@@ -103,7 +103,8 @@ $(STAMP):
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q --upgrade pip -c requirements.lock
 	@echo 'Installing into .venv: about two minutes, 2 GB'
-	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install -q -c requirements.lock -e ".[dev]"
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install -q -c requirements.lock -e ".[dev]" || \
+		{ echo 'Was a release withdrawn? Delete its line of requirements.lock, and try again.'; exit 1; }
 	@rm -f .venv/.installed-*
 	@touch $@
 

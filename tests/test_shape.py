@@ -326,14 +326,19 @@ def test_expand_meets_every_wish_as_the_plainest_program_does(open_shop):
 
 def test_marks_move_the_query_as_far_as_validation_chose(open_shop):
     chosen = {split: row['length'] for split, row in open_shop.about.feedback.items()}
-    assert set(chosen) == {'item', 'pattern'} and set(chosen.values()) <= {.1, .2, .4}
+    assert set(chosen) == {'item', 'pattern'} and set(chosen.values()) <= {0, .1, .2, .4}
     goods = open_shop.catalogue
     far = far_of(open_shop, [goods.row[name] for name in ASKED])
     marks = dict(zip(open_shop.expand(ASKED, 2, **MOVES).id, (1, 0), strict=True))
     def found(retriever=open_shop, **wishes):
         return retriever.expand(ASKED, 20, **MOVES, judged=marks, **wishes)
     pd.testing.assert_frame_equal(found(), found(feedback=far))
-    assert not np.allclose(found().score, found(feedback=2*far).score, atol=1e-3)
+    assert not np.allclose(found().score, found(feedback=2*far + .1).score, atol=1e-3)
+    rows = {split: row | dict(length=0.) for split, row in open_shop.about.feedback.items()}
+    still = replace(open_shop, about=replace(open_shop.about, feedback=rows))
+    with pytest.warns(UserWarning, match='only leave items out'): unmoved = found(still)
+    pd.testing.assert_frame_equal(unmoved, found(feedback=0))
+    pd.testing.assert_frame_equal(unmoved, found(still, feedback=0))
     before = replace(open_shop, about=replace(open_shop.about, feedback={}))
     pd.testing.assert_frame_equal(found(before), found(feedback=.2)) # a model of an earlier version
 

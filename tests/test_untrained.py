@@ -167,9 +167,10 @@ def test_the_classifier_sorts_the_averages_neighbours(corpus):
         assert set(row) == set(near) and (np.diff(scores[row]) <= 0).all()
 
 
-def test_the_length_of_feedback_is_that_of_the_highest_joint(corpus):
+@pytest.mark.parametrize('split', ['pattern', 'item']) # of the second, 0 is the best
+def test_the_length_of_feedback_is_that_of_the_highest_joint(corpus, split):
     s = load_settings('smoke')
-    cases = rivals.validation_cases(corpus, s, 12)['pattern']
+    cases = rivals.validation_cases(corpus, s, 12)[split]
     queries = rivals.parts_of(corpus, cases, s)['mean']
     chosen = rivals.choose_feedback(corpus, cases, queries, 15)
     wanted = corpus.attribute[:, None] & (corpus.pattern[:, None] == cases.pattern)
@@ -186,7 +187,7 @@ def test_the_length_of_feedback_is_that_of_the_highest_joint(corpus):
             scores = corpus.items[rest] @ (query + length*way)
             values.append(wanted[rest[np.argsort(-scores, kind='stable')[:15]], i].mean())
     joint = {length: np.mean(values) for length, values in joint.items()}
-    best = max((.1, .2, .4), key=joint.get)
+    best = max(joint, key=joint.get)
     assert chosen['length'] == best
     assert np.allclose([chosen['joint'], chosen['without']], [joint[best], joint[0.]], atol=1e-5)
     easy = cases[np.zeros(len(cases), bool)] # nothing to mark

@@ -236,8 +236,10 @@ def feedback_words(
     "How far marks move a query, and what that was worth, in words."
     def words(row):
         if row['length'] is None: return 'by the usual length, since validation lists had nothing to mark'
-        gain = f'{100*row["joint"]:.1f}%, without the move {100*row["without"]:.1f}%'
-        return f'by {row["length"]:g} (validation Joint {gain}, {in_patterns(row["patterns"])})'
+        joint, without = (f'{100*row[name]:.1f}%' for name in ('joint', 'without'))
+        over = in_patterns(row['patterns'])
+        if not row['length']: return f'not at all: no move has a higher validation Joint ({joint}, {over})'
+        return f'by {row["length"]:g} (validation Joint {joint}, without the move {without}, {over})'
     return ', '.join(f'{_WHERE[split].lower()} {words(row)}' for split, row in feedback.items())
 
 # %% ../../nbs/serving/245_card.ipynb #k017

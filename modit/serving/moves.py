@@ -102,7 +102,7 @@ def joint_of_moves(
 
 # %% ../../nbs/serving/234_moves.ipynb #q01a
 _JUDGED = 10 # rows of a list
-_FARTHER = (.1, .2, .4)
+_FARTHER = (0., .1, .2, .4)
 
 def _marked(corpus, cases, queries):
     "Which cases have a row not wanted among their first (n,); of these, the rows and where marks grow."
@@ -122,15 +122,15 @@ def choose_feedback(
     queries, # (n, d) unit, as served
     k:int,   # items of the next list
 ) -> dict:   # length, validation Joint with and without the move, patterns; None for nothing to mark
-    "How far the marks of a list's first rows move its query: the length of the highest Joint."
+    "How far the marks of a list's first rows move its query: that of the highest Joint, 0 for no move."
     open_, first, ways = _marked(corpus, cases, queries)
     if not open_.any(): return dict(length=None, joint=None, without=None, patterns=0)
     cases = cases[open_]
     seen = np.concatenate([cases.sequence, first], 1)
-    asked = np.concatenate([step_along(queries[open_], ways, length) for length in (0., *_FARTHER)])
-    n = len(_FARTHER) + 1
+    asked = np.concatenate([step_along(queries[open_], ways, length) for length in _FARTHER])
+    n = len(_FARTHER)
     rows = search(corpus.index, asked, k, exclude=np.tile(seen, (n, 1))) # all lengths in one block
     joint = score_queries(rows, corpus.labels, corpus.pattern, np.tile(cases.pattern, n)).joint.to_numpy()
-    without, *found = joint.reshape(n, -1).mean(1).round(6).tolist()
+    found = joint.reshape(n, -1).mean(1).round(6).tolist()
     best = int(np.argmax(found))
-    return dict(length=_FARTHER[best], joint=found[best], without=without, patterns=len(set(cases.pattern)))
+    return dict(length=_FARTHER[best], joint=found[best], without=found[0], patterns=len(set(cases.pattern)))

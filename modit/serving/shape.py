@@ -220,7 +220,8 @@ def with_feedback(
     if any(grades): way = marked_way(x_marked, grades)
     else: way = marked_way(np.concatenate([x, x_marked]), [1]*len(x) + grades)
     if not way.any(): warnings.warn('the marked items are equal; the marks move nothing', stacklevel=4)
-    length = usual or FEEDBACK if shape.feedback is None else shape.feedback
+    length = next((x for x in (shape.feedback, usual) if x is not None), FEEDBACK)
+    if length == usual == 0: warnings.warn('marks only leave items out, as validation chose', stacklevel=4)
     return moved_by(parts, feedback=length*way)
 
 # %% ../../nbs/serving/253_shape.ipynb #s035

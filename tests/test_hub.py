@@ -3,15 +3,12 @@ import shutil
 import socket
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
-from huggingface_hub import HfApi, ModelHubMixin
+from huggingface_hub import HfApi
 
 from conftest import contents, write_shoes
 from modit.serving.fit import fit
 from modit.serving.hub import HubRetriever
-from modit.serving.retriever import Retriever
 
 SEEDS = ['shoe 7', 'shoe 12', 'shoe 3']
 
@@ -32,18 +29,6 @@ def no_network(monkeypatch):
 
 
 def lists(retriever, seeds=SEEDS): return retriever.expand(seeds, k=20, share=1.)  # by the policy
-
-
-def test_a_model_is_read_and_written_as_by_load_and_save(shoes, tmp_path):
-    ours, hub = Retriever.load(shoes/'model'), HubRetriever.from_pretrained(shoes/'model')
-    assert isinstance(hub, ModelHubMixin) and hub.model is not None
-    pd.testing.assert_frame_equal(lists(hub), lists(ours))
-    for _ in range(2): assert hub.save_pretrained(tmp_path/'copy') is None
-    assert contents(tmp_path/'copy') == contents(shoes/'model')
-    pd.testing.assert_frame_equal(lists(Retriever.load(tmp_path/'copy', shoes)), lists(ours))
-    again = HubRetriever.from_pretrained(tmp_path/'copy', items=shoes)
-    pd.testing.assert_frame_equal(lists(again), lists(ours))
-    assert np.array_equal(again.queries([SEEDS]), ours.queries([SEEDS]))
 
 
 def test_items_are_not_copied_for_a_config(shoes):

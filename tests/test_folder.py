@@ -515,15 +515,6 @@ def test_folders_that_do_not_go_together(two, tmp_path):
     with pytest.raises(ValueError, match='folders: 1 values'): override(s, folders=s.folders[:1])
 
 
-def test_patterns_of_ones_own_are_kept(good):
-    s = settings_of(good, 'smoke')
-    assert s.clusters == (12,)
-    corpus = prepare_corpus(read_folder(good), s)
-    assert np.array_equal(corpus.pattern, read_folder(good).pattern)
-    with pytest.raises(ValueError, match='good has 12 patterns, not 9'):
-        prepare_corpus(read_folder(good), replace(s, clusters=(9,)))
-
-
 def test_few_uneven_patterns_leave_enough_to_judge_by():
     sizes = [300, 200, 120] + [80 - 2*x for x in range(27)]  # eighteen have what the median asks for
     pattern = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)

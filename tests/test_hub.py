@@ -10,8 +10,6 @@ from conftest import contents, write_shoes
 from modit.serving.fit import fit
 from modit.serving.hub import HubRetriever
 
-SEEDS = ['shoe 7', 'shoe 12', 'shoe 3']
-
 
 @pytest.fixture(scope='module')
 def shoes(home):
@@ -28,9 +26,6 @@ def no_network(monkeypatch):
     monkeypatch.setattr('huggingface_hub.constants.HF_HUB_OFFLINE', True)  # as HF_HUB_OFFLINE=1 at the start
 
 
-def lists(retriever, seeds=SEEDS): return retriever.expand(seeds, k=20, share=1.)  # by the policy
-
-
 def test_items_are_not_copied_for_a_config(shoes):
     hub = HubRetriever.from_pretrained(shoes/'model')
     assert hub.over(hub.catalogue).catalogue is hub.catalogue and hub._hub_mixin_config == {}
@@ -45,6 +40,7 @@ def test_what_is_sent_is_the_folder(shoes, monkeypatch):
     monkeypatch.setattr(HfApi, 'create_repo', lambda self, **how: Made)
     monkeypatch.setattr(HfApi, 'upload_folder', upload)
     hub = HubRetriever.from_pretrained(shoes/'model')
+    assert hub.model is not None # the trained policy is there
     assert hub.push_to_hub('me/shoes') == 'address' and sent == {'me/shoes': contents(shoes/'model')}
 
 

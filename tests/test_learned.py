@@ -241,17 +241,6 @@ def test_where_it_does_not_lead_all_is_as_without_it(behind, monkeypatch):
         assert a.attrs == b.attrs
 
 
-def test_given_moves_are_used_as_they_are_asked(ahead):
-    _, made = ahead
-    rows = np.arange(2)
-    x = made.catalogue.items[rows]
-    found = made.expand(made.catalogue.ids[rows], 20, step=0, own=0)
-    scores = made.catalogue.items @ unit(x.mean(0))
-    scores[rows] = -np.inf
-    assert found.attrs['moves'] == dict(share=0., step=0, own=0)
-    assert found.id.tolist() == made.catalogue.ids[np.argsort(-scores)[:20]].tolist() # averaging
-
-
 def test_labels_are_saved_only_for_a_rule_that_answers(ahead, behind, tmp_path):
     for folder, made in (ahead, behind):
         place = made.save(tmp_path/folder.name)

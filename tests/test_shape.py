@@ -338,21 +338,6 @@ def test_marks_move_the_query_as_far_as_validation_chose(open_shop):
     pd.testing.assert_frame_equal(found(before), found(feedback=.2)) # a model of an earlier version
 
 
-def test_items_come_and_go_without_the_others_being_read_again(open_shop, monkeypatch):
-    goods = open_shop.catalogue
-    plain = open_shop.expand(ASKED, 5, **MOVES).id.tolist()
-    new = SimpleNamespace(items=3*goods.items[goods.rows_of(plain[:1])], ids=['new'],
-                          columns=pd.DataFrame(dict(price=[7], shop=['south'])))
-    checked = []
-    monkeypatch.setattr(catalogue, 'check_embeddings', lambda x, **more: checked.append(len(x)) or unit(x))
-    other = goods.drop(plain[1:2]).add(new)
-    assert checked == [1] and len(goods.ids) == len(other.ids) # the old one is as it was
-    with pytest.warns(UserWarning, match='other items'): changed = open_shop.over(other)
-    ids = changed.expand(ASKED, 5, **MOVES).id.tolist()
-    assert ids[:2] == [plain[0], 'new'] and ids[2:] == plain[2:]
-    assert changed.expand(ASKED, 2, where=['shop=south', 'price=7'], **MOVES).id[0] == 'new'
-
-
 def test_the_command_shapes_a_list(open_shop, shop, tmp_path, modit):
     plain = open_shop.expand(ASKED, 8, **MOVES)
     plain.assign(judged=['1', '0', *[''*6]*6]).to_csv(tmp_path/'marks.tsv', sep='\t', index=False)

@@ -13,9 +13,11 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+import apart
 import guard
 from guard import pytest_keyboard_interrupt # noqa: F401, a hook
 from style import ROOT, all_pages, module_of # noqa: F401
@@ -102,18 +104,32 @@ def environment(copy):
     return {**os.environ, **steady, 'PYTHONPATH': str(copy), 'PATH': path}
 
 
-def run_python(code, copy):
-    "What a line of Python prints in a copy of the repository; a failure shows its message."
-    command = [sys.executable, '-c', code]
-    run = subprocess.run(command, cwd=copy, env=environment(copy), capture_output=True, text=True)
+def begin_apart(code, *words, out, err=None, copy=ROOT, **variables):
+    "Start a text of Python in a process of its own (tests/apart.py); what it says goes to a file, or two."
+    env = environment(copy) | {name: str(value) for name, value in variables.items()}
+    return apart.begin(code, *words, cwd=copy, env=env, out=out, err=err)
+
+
+def run_apart(code, *words, **how):
+    "The same to its end, whatever becomes of it."
+    with TemporaryDirectory() as place:
+        out, err = Path(place)/'out', Path(place)/'err'
+        run = begin_apart(code, *words, out=out, err=err, **how)
+        run.join()
+        return subprocess.CompletedProcess(code, run.exitcode, out.read_text(), err.read_text())
+
+
+def run_python(code, copy, *words):
+    "What a text of Python prints in a copy of the repository; a failure shows its message."
+    run = run_apart(code, *words, copy=copy)
     assert run.returncode == 0, run.stderr[-3000:]
     return run.stdout
 
 
-def run_apart(code, *words, **variables):
-    "A line of Python in a process of its own, whatever becomes of it."
-    command = [sys.executable, '-c', code, *map(str, words)]
+def run_bare(code, *words, **variables):
+    "As `run_apart`, in a new interpreter, which imports all anew."
     env = environment(ROOT) | {name: str(value) for name, value in variables.items()}
+    command = [sys.executable, '-c', code, *map(str, words)]
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
 
 
@@ -140,10 +156,9 @@ MAIN = re.search(r"^MAIN = \((.*)\)$", (ROOT/'Snakefile').read_text(), re.M)[1].
 
 def said_in_forks(copy, names, **parameters):
     "Run pages at smoke without kernels: name -> what went wrong."
-    command = [sys.executable, 'tests/forks.py', json.dumps(dict(profile='smoke', **parameters)), *names]
-    run = subprocess.run(command, cwd=copy, env=environment(copy), capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr[-3000:]
-    return json.loads(run.stdout.splitlines()[-1])
+    given = json.dumps(dict(profile='smoke', **parameters))
+    said = run_python((copy/'tests'/'forks.py').read_text(), copy, given, *names)
+    return json.loads(said.splitlines()[-1])
 
 
 def in_forks(copy, names, **parameters):

@@ -113,11 +113,6 @@ def test_nothing_is_left_unfilled(built):
     assert not re.findall(r'[{}]|\bnan\b', re.sub(r'`[^`]*`', '', built[1]))
 
 
-def test_a_claim_that_was_not_run_can_be_told():
-    rows = pd.read_csv(ROOT/'figures'/'mini'/'claim-cells.csv')[:0]
-    assert article._tally(rows) == 'no cell: it was not run' and article._spread(rows.estimate) == 'not run'
-
-
 def test_values_may_hold_any_sign():
     signs = 'a # b $ c_d "e" <f> @g [h] ~ // = i'
     strings = re.findall(r'#("(?:\\.|[^"\\])*");', article.as_form(signs, article.Print()))

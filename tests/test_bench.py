@@ -1,6 +1,5 @@
 """Speed at tiny sizes: answers agree, files join and outlive a kill, exponents are found; untimed."""
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -31,8 +30,8 @@ import jobs  # noqa: E402
 import line  # noqa: E402
 import narrow  # noqa: E402
 import race  # noqa: E402
-from growth import Point, Sizes, along, exponent, exponents, grow, points_of, read_growth  # noqa: E402
-from race import BOUND, behind, draw_race, generate_plainly, interleaved  # noqa: E402
+from growth import Point, Sizes, along, exponents, grow, points_of, read_growth  # noqa: E402
+from race import behind, draw_race, generate_plainly, interleaved  # noqa: E402
 from race import one_sequence, race_row  # noqa: E402
 
 S = load_settings('smoke')
@@ -129,20 +128,6 @@ def test_a_rival_that_is_missing_has_a_row(monkeypatch):
     plt.close(draw_race(table))
 
 
-def test_what_is_behind_is_read_from_the_table():
-    rows = [race_row(what, np.ones(3), np.full(3, ratio)) for what, ratio in
-            (('a', .5), ('b', 2.), (f'flat against {BOUND}', .6), ('c', .9), ('d', .1))]
-    assert behind(pd.DataFrame(rows)).what.tolist() == ['d', 'a', 'c']
-
-
-def test_the_store_is_put_back(monkeypatch, tmp_path):
-    monkeypatch.setenv('MODIT_RUNS', str(tmp_path))
-    with pytest.raises(KeyboardInterrupt), race.own_store() as folder:
-        assert os.environ['MODIT_RUNS'] == folder
-        raise KeyboardInterrupt
-    assert os.environ['MODIT_RUNS'] == str(tmp_path) and not os.path.exists(folder)
-
-
 def test_one_sequence_learns_the_same():
     gradients, losses = [], []
     rows = continuation_rows(sample_sphere(RNG, (6, S.seq_len, S.dim)).numpy(), S, RNG, dropout=0.)
@@ -163,13 +148,6 @@ def test_one_sequence_serves_the_same(scales):
     assert torch.allclose(plain, generate(model, items, noise, scale, 4), atol=1e-3)
 
 
-@pytest.mark.parametrize('profile', ['smoke', 'mini', 'public'])
-def test_the_plain_model_has_as_many_weights(profile):
-    s = load_settings(profile)
-    ours, plain = (race.weights_of(m) for m in (new_model(s), race.plain_transformer(s)))
-    assert abs(plain/ours - 1) < .01
-
-
 def test_targets_of_the_plain_model_do_not_see_each_other():
     items, noise = sample_sphere(RNG, (5, S.prefix_len, S.dim)), sample_sphere(RNG, (5, 3, S.dim))
     t, place, plain = torch.rand(5, 3), torch.full((3,), S.prefix_len), race.plain_transformer(S)
@@ -187,14 +165,6 @@ def test_a_whole_race_is_run_and_drawn(tmp_path, monkeypatch):
 
 
 # ---- growth
-def test_exponents_are_those_of_numpy():
-    x, y = np.array([1e5, 4e5, 1e6, 4e6]), np.array([.1, .35, 1.3, 4.])
-    (slope, _), covariance = np.polyfit(np.log(x), np.log(y), 1, cov=True)
-    assert np.allclose(exponent(x, y), (slope, covariance[0, 0]**.5))
-    assert np.isnan(exponent(x[:1], y[:1])).all() and np.isnan(exponent(x[:2], y[:2])[1])
-    assert np.allclose(exponent([0, *x], [1, *y]), exponent(x, y))  # no logarithm of nothing
-
-
 SIZES = Sizes((100, 1000, 10_000), (50, 500, 5000), (8, 16, 64), (10, 20, 40))
 
 
@@ -302,11 +272,6 @@ def test_items_in_fewer_bits_are_smaller_and_found(tmp_path):
     whole = table[table.embeddings == 'float32'].set_index('index')
     assert whole.recall['flat'] == 1 and (whole.recall >= whole.alone - 1e-9).all()
     assert ((table.index_mb > 0) == (table['index'] == 'ivf_disk')).all()
-
-
-def test_the_exact_list_is_that_of_the_engine():
-    true = narrow.exact(ITEMS, QUERIES)
-    assert np.array_equal(true, VectorIndex(ITEMS).search(QUERIES, narrow.K)[1])
 
 
 # ---- the script for a machine with an accelerator

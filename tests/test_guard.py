@@ -49,8 +49,7 @@ def until(holds):
     raise TimeoutError
 
 
-@pytest.mark.parametrize('sign, workers', [(signal.SIGINT, 0), (signal.SIGINT, 1), (signal.SIGTERM, 0),
-                                           (signal.SIGKILL, 1)])
+@pytest.mark.parametrize('sign, workers', [(signal.SIGINT, 1), (signal.SIGTERM, 0), (signal.SIGKILL, 1)])
 def test_what_tests_started_ends_with_them(tmp_path, sign, workers):
     (tmp_path/'conftest.py').write_text(CONFTEST.format(tests=str(Path(__file__).parent)))
     (tmp_path/'test_sleeps.py').write_text(SLEEPS.format(hang=HANG))

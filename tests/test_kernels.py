@@ -6,15 +6,13 @@ those of the oldest set (tests/kernels.py). What is decided from items and label
 sequences, is the same. Queries of a trained model differ by rounding, so a few of their neighbours may.
 """
 import json
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 
-from conftest import ROOT, environment, run_apart
+from conftest import run_bare
 from kernels import KERNELS
 
 RUN = """
@@ -37,7 +35,7 @@ def runs(tmp_path_factory):
     "What both runs decided: set of kernels -> arrays."
     def run(name):
         place = tmp_path_factory.mktemp(name)
-        done = run_apart(RUN, place/'run.npz', MODIT_RUNS=place/'runs', **KERNELS[name])
+        done = run_bare(RUN, place/'run.npz', MODIT_RUNS=place/'runs', **KERNELS[name])
         assert done.returncode == 0, done.stderr[-3000:]
         with np.load(place/'run.npz') as arrays: return dict(arrays)
     names = 'here', 'no-avx2'
@@ -78,12 +76,13 @@ OBEYED = {'no-avx512': ['AVX2', 'AVX2', 'Haswell', True, False],
 @pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() not in ('AVX2', 'AVX512'),
                     reason='this machine has no kernels to leave out')
 def test_libraries_obey_a_set(name):
-    done = run_apart(CHOSEN, **KERNELS[name])
+    done = run_bare(CHOSEN, **KERNELS[name])
     assert json.loads(done.stdout) == OBEYED[name], done.stderr[-2000:]
 
 
 LOADED = """
 import os
+os.environ.pop('OPENBLAS_CORETYPE', None)
 from importlib import import_module
 from threadpoolctl import threadpool_info
 
@@ -95,11 +94,7 @@ print('OPENBLAS_CORETYPE' in os.environ, *kernels)
 
 @pytest.mark.parametrize('first', ['modit.retrieval', 'modit.index.engines', 'modit.serving.catalogue'])
 def test_faiss_takes_the_kernels_that_numpy_chose(first):
-    words = environment(ROOT)
-    words.pop('OPENBLAS_CORETYPE', None)
-    done = subprocess.run([sys.executable, '-c', LOADED.format(first=first)], env=words, cwd=ROOT,
-                          capture_output=True, text=True, check=True)
-    left, *found = done.stdout.split()
+    left, *found = run_bare(LOADED.format(first=first)).stdout.split()
     assert left == 'False' # programs that are started later choose for themselves
     if not {'Haswell', 'SkylakeX'} & {*found}: pytest.skip('an older processor, or another library')
     assert len(found) > 1 and len({*found}) == 1

@@ -1,6 +1,5 @@
 """A rule that is served, of one's own folder or of the package: where it is chosen, that it answers as it was
 scored, and that nothing is lost."""
-import shutil
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -109,21 +108,6 @@ def test_labels_are_found_again_by_item_and_others_count_as_unknown(kinds):
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
         assert len(shop.expand(shop.catalogue.items[:3], 7)) == 7
-
-
-def test_a_model_without_a_rule_loads_as_before(kinds):
-    folder, model = kinds
-    facts = {name: x for name, x in model.facts.items() if not name.startswith(('rule.', 'shipped.'))}
-    ways = model.about.moves
-    served = {x: replace(row, rule=None) for x, row in ways['served'].items()}
-    ways = {way: x for way, x in ways.items() if way not in ('rule', 'shipped')} | dict(served=served)
-    place = folder.parent/'old'
-    shutil.copytree(folder, place/'sides')
-    old = replace(model, facts=facts, about=replace(model.about, moves=ways))
-    shutil.rmtree(place/'sides'/'model')
-    old = Retriever.load(old.save(place/'sides'/'model'))
-    assert not old.rules and 'rule' not in old.expand(old.catalogue.ids[:3], 5).attrs['moves']
-    assert not {'rule', 'shipped'} & set(evaluate_model(place/'sides').what)
 
 
 def test_a_rule_made_again_has_the_same_bytes(kinds):
@@ -255,17 +239,6 @@ def test_where_it_does_not_lead_all_is_as_without_it(behind, monkeypatch):
         a, b = made.expand(seeds, 20), without.expand(seeds, 20)
         pd.testing.assert_frame_equal(a, b)
         assert a.attrs == b.attrs
-
-
-def test_given_moves_are_used_as_they_are_asked(ahead):
-    _, made = ahead
-    rows = np.arange(2)
-    x = made.catalogue.items[rows]
-    found = made.expand(made.catalogue.ids[rows], 20, step=0, own=0)
-    scores = made.catalogue.items @ unit(x.mean(0))
-    scores[rows] = -np.inf
-    assert found.attrs['moves'] == dict(share=0., step=0, own=0)
-    assert found.id.tolist() == made.catalogue.ids[np.argsort(-scores)[:20]].tolist() # averaging
 
 
 def test_labels_are_saved_only_for_a_rule_that_answers(ahead, behind, tmp_path):

@@ -21,8 +21,8 @@ from modit.flow import unconditional_velocity
 from modit.model import init_zero_layers, new_model
 from modit.ordering import training_cases
 from modit.patterns import ROLES
-from modit.repro.lib.lessons import (batch_of, by_best, by_contrast, moved, retrieved, served, strict_looks,
-                                     to_best, to_items, to_pairs, usual)
+from modit.repro.lib.lessons import (batch_of, by_contrast, moved, retrieved, served, strict_looks,
+                                     to_pairs, usual)
 from modit.repro.ours.credit import counted
 from modit.rounds import hppo_round
 from modit.rule import DIRECTIONS, Rule, compass, contrast, frame, learn_rule, lesson
@@ -138,21 +138,6 @@ def lists(corpus, model):
 
 @pytest.fixture(scope='module')
 def rows(lists, corpus): return batch_of(lists, corpus, L, stream(0, 'rows'), every=True)
-
-
-def test_other_candidates_than_the_best_do_not_matter(rows, corpus, model):
-    others = torch.arange(rows['right'].shape[1]) != rows['winner'][:, None]
-    shuffled = rows['targets'].clone()
-    shuffled[:, :-1][others] = torch.roll(shuffled[:, :-1][others], 1, 0)
-    for loss in (by_best, to_best):
-        known, other = (loss(model, x, model, corpus, L) for x in (rows, rows | dict(targets=shuffled)))
-        assert torch.isclose(known, other, atol=1e-6)
-
-
-def test_an_item_of_several_lists_counts_once(rows, corpus, model):
-    again = rows | {name: torch.cat([rows[name], rows[name]], 1) for name in ('ids', 'right')}
-    once, twice = (to_items(model, x, model, corpus, L) for x in (rows, again))
-    assert torch.isclose(once, twice, atol=1e-6)
 
 
 def test_pairs_in_the_space_of_queries_rank_by_the_served_query(rows, corpus, model):

@@ -172,8 +172,7 @@ def test_the_command_plans_a_fit_on_folders(monkeypatch, capsys, tmp_path):
     assert 'omit the folders' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize('argv, said', [(['--profile', 'tiny'], "unknown profile 'tiny'"),
-                                        (['--profile', 'smoke', '--hours', '0'], 'above 0'),
+@pytest.mark.parametrize('argv, said', [(['--profile', 'smoke', '--hours', '0'], 'above 0'),
                                         (['--profile', 'smoke', '--log', 'nowhere.log'], 'nowhere.log')])
 def test_a_mistake_is_one_line(argv, said, capsys):
     with pytest.raises(SystemExit) as stop: main(['plan', *argv])

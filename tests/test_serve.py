@@ -307,12 +307,6 @@ def test_other_methods_and_paths_are_refused(port):
         assert status == 404 and answer['error'], path
 
 
-def test_the_query_of_a_list_is_asked_as_the_list(port, retriever):
-    "The same question, with what only a list has, gives the vector that the list is searched with."
-    query = ask(port, '/query', dict(seeds=['shoe 1'], k=3, explain=True))[1]['query']
-    assert np.allclose(query, retriever.query(['shoe 1']), atol=1e-7)
-
-
 def test_a_picture_is_one_of_the_folder(port):
     assert ask(port, '/picture?id=shoe%207') == (200, PNG)
     outside = [f'shoe%20{i}' for i in range(6)]

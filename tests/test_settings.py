@@ -89,18 +89,6 @@ def test_a_profile_takes_from_its_base_what_it_does_not_name(tmp_path):
     assert load_settings('far', path) == replace(mini, profile='far', k=30, beta=2.)
 
 
-@pytest.mark.parametrize('lines, said', [
-    (['[lost]', 'base = mimi'], 'lost has the unknown base .mimi.; .*paper'),
-    (['[lost]', 'base = lost'], 'base lost leads back to it'),
-    (['[lost]', 'base = other', '[other]', 'base = lost'], 'lost > other > lost'),
-    (['[lost]', 'base = DEFAULT'], 'unknown base'),
-], ids=['unknown', 'itself', 'a circle', 'not a profile'])
-def test_a_wrong_base_is_one_line_and_spoils_no_other_profile(tmp_path, lines, said):
-    path = with_section(tmp_path, *lines)
-    with pytest.raises(ValueError, match=said) as e: load_settings('lost', path)
-    assert '\n' not in str(e.value) and load_settings('mini', path) == load_settings('mini')
-
-
 def test_the_section_with_items_on_disk_is_valid(tmp_path):
     (section,) = re.findall(r'^```ini\n(.*?)^```', (ROOT/'docs'/'scaling.md').read_text(), re.M | re.S)
     s = load_settings('wide', with_section(tmp_path, section))

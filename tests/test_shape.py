@@ -343,30 +343,6 @@ def test_marks_move_the_query_as_far_as_validation_chose(open_shop):
     pd.testing.assert_frame_equal(found(before), found(feedback=.2)) # a model of an earlier version
 
 
-def test_scores_are_explained_exactly(open_shop):
-    moves = dict(share=0, step=.4, own=.3)
-    table = open_shop.expand(ASKED, 30, explain=True, unlike='shoe-77', **moves)
-    parts = [f'from_{x}' for x in ('seeds', 'policy', 'predictor', 'surroundings', 'feedback')]
-    assert np.allclose(table[parts].sum(axis=1), table.score, atol=1e-6) and (table.from_policy == 0).all()
-    plain = open_shop.expand(ASKED, 30, unlike='shoe-77', **moves)
-    pd.testing.assert_frame_equal(plain, table.drop(columns=parts))
-
-
-def test_items_come_and_go_without_the_others_being_read_again(open_shop, monkeypatch):
-    goods = open_shop.catalogue
-    plain = open_shop.expand(ASKED, 5, **MOVES).id.tolist()
-    new = SimpleNamespace(items=3*goods.items[goods.rows_of(plain[:1])], ids=['new'],
-                          columns=pd.DataFrame(dict(price=[7], shop=['south'])))
-    checked = []
-    monkeypatch.setattr(catalogue, 'check_embeddings', lambda x, **more: checked.append(len(x)) or unit(x))
-    other = goods.drop(plain[1:2]).add(new)
-    assert checked == [1] and len(goods.ids) == len(other.ids) # the old one is as it was
-    with pytest.warns(UserWarning, match='other items'): changed = open_shop.over(other)
-    ids = changed.expand(ASKED, 5, **MOVES).id.tolist()
-    assert ids[:2] == [plain[0], 'new'] and ids[2:] == plain[2:]
-    assert changed.expand(ASKED, 2, where=['shop=south', 'price=7'], **MOVES).id[0] == 'new'
-
-
 def test_the_command_shapes_a_list(open_shop, shop, tmp_path, modit):
     plain = open_shop.expand(ASKED, 8, **MOVES)
     plain.assign(judged=['1', '0', *[''*6]*6]).to_csv(tmp_path/'marks.tsv', sep='\t', index=False)
@@ -460,17 +436,3 @@ def test_a_model_without_items_asks_for_them(open_shop, shop, tmp_path, modit):
         line = ['expand', tmp_path/'away'/'model', *more, *(() if '--lists' in more else ('--seeds', '-'))]
         status, lines, last = modit(*line, stdin='["shoe-3"]')
         assert status == 2 and not lines and 'no items to search; give --items' in last
-
-
-def test_many_lists_in_one_call(open_shop, shop, modit):
-    asked = [dict(seeds=ASKED), dict(seeds=['boot']), dict(seeds=ASKED, k=3, where='price<20'), ASKED[:1]]
-    lines = '\n'.join(map(json.dumps, asked))
-    status, lines, last = modit('expand', shop/'model', '--lists', '-', '--k', 4, *PLAIN, stdin=lines)
-    answers = [json.loads(line) for line in lines]
-    lists = [[row['id'] for row in answer.get('items', ())] for answer in answers]
-    assert lists[0] == open_shop.expand(ASKED, 4, **MOVES).id.tolist()
-    assert answers[1]['error'].startswith("seed 'boot'")
-    assert lists[3] == open_shop.expand(ASKED[:1], 4, **MOVES).id.tolist()
-    assert lists[2] == open_shop.expand(ASKED, 3, where='price<20', **MOVES).id.tolist()
-    assert status == 2 and last == 'modit: lists that could not be answered: 1'
-    assert modit('expand', shop/'model')[0] == 2

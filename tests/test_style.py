@@ -1,5 +1,4 @@
 """How the pages read: every page keeps the rules of style.py, and what needs more than the page's file."""
-import json
 import statistics
 import subprocess
 import sys
@@ -27,46 +26,6 @@ PARAMETERS = dict(profile='str', fresh='bool', domains='list[str]', splits='list
 def test_page_keeps_the_rules(page):
     found = style.faults(page)
     assert not found, '\n'.join(found)
-
-
-def code(*lines): return dict(cell_type='code', source=['\n'.join(lines)], outputs=[])
-def shown(**data): return dict(cell_type='code', source=['x'], outputs=[dict(data=data)])
-
-
-LONG = [f'    a{i} = {i}' for i in range(50)]
-FAULTS = {  # rule: a cell that breaks it
-    'begins_with_a_title': code('x'), 'stores_no_progress_bar': shown(**{'text/plain': ['9%|#  |']}),
-    'shows_tables_whole': shown(**{'text/plain': '[9 rows x 2 columns]'}), 'has_prose_beside_code': code('x'),
-    'has_a_size_to_read': code('x'*300_001), 'has_lines_that_fit': code('x'*111),
-    'does_not_export_too_many_lines': code('#| export', 'def f():', '    "F."', *LONG*6),
-    'assigns_what_belongs_together': code('#| export', 'a, b = 1, 2', 'c, d = 3, 4'),
-    'annotates_settings_and_pages': code('#| export', 'def f(', '    s, # settings', '):', '    "F."'),
-    'has_no_long_exported_cell': code('#| export', 'def f():', '    "F."', *LONG),
-    'has_one_public_definition_a_cell': code('#| export', *['def f():', '    "F."', '    return 1']*2),
-    'has_no_comprehension_in_a_comprehension': code('[[x for x in y] for y in z]'),
-    'tells_parameters_line_by_line': code('#| export', 'def f(x):', '    "F."', '    return x'),
-    'has_docstrings_of_one_line': code('#| export', 'def f():', '    """F.', '    G."""', '    return 1'),
-    'imports_from_lower_numbers': code('#| export', 'from modit.repro.paper.main import run'),
-    'shows_tables_of_a_screen': shown(**{'text/html': ['<tr>']*46}), 'keeps_the_skeleton': code('x'),
-    'opens_itself': code('x'), 'trains_nothing': code('#| export', 'from modit.sft import finetune'),
-    'says_what_it_is_about': dict(cell_type='markdown', source='# A title')}
-
-
-@pytest.mark.parametrize('rule', [*style.OF_ALL, *style.OF_EXPERIMENTS, style.says_what_it_is_about])
-def test_each_rule_finds_its_fault(rule, tmp_path, monkeypatch):
-    style.places()  # of the pages that are there
-    monkeypatch.setattr(style, 'ROOT', tmp_path)
-    page = tmp_path/'nbs'/'001_made_up.ipynb'
-    page.parent.mkdir()
-    prose, broken = dict(cell_type='markdown', source='# Title\n\n> Sum.'), FAULTS[rule.__name__]
-    first = [] if rule.__name__ in ('begins_with_a_title', 'says_what_it_is_about') else [prose]
-    page.write_text(json.dumps(dict(cells=[*first, broken, *[code('y')]*3])))
-    assert rule(page)
-
-
-def test_lines_of_the_graph_fit():
-    wide = [line for line in (ROOT/'Snakefile').read_text().splitlines() if len(line) > 110]
-    assert not wide, f'lines of more than 110 columns: {wide}'
 
 
 def test_exported_cells_are_small():

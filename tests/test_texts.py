@@ -18,7 +18,7 @@ from modit.serving.lists import aligned
 sys.path.insert(0, str(ROOT/'docs'))
 from docments import read_notebook, text_of  # noqa: E402
 from pictures import PICTURES, stored_picture  # noqa: E402
-from stage import CODE, MARK, MATH, Stage, settle_links, with_entrance, without_badges  # noqa: E402
+from stage import CODE, MATH, Stage, settle_links  # noqa: E402
 
 TOUR = (ROOT/'docs'/'tour.md').read_text()
 README = (ROOT/'README.md').read_text()
@@ -73,17 +73,6 @@ def test_links_work_on_a_code_host(path):
 
 
 # ---- the front page of the site
-def test_the_entrance_stands_before_the_first_section():
-    badge = '[![CI](https://x.org/y.svg)](https://x.org)'
-    for opening in ('A line.', f'{badge}\n\nA line.\n\n![a picture](fig.png)', ''):
-        text = with_entrance(f'# modit\n\n{opening}\n\n## One\n\n![b](c.png)\n\n## Two', 'DOORS')
-        assert text.count('DOORS') == 1 and text.index('# modit') < text.index('DOORS') < text.index('## One')
-        assert opening in text.partition('DOORS')[0]
-    marked = with_entrance(f'# modit\n\nA.\n\n{MARK}\n\nB.\n\n## One', 'DOORS')
-    assert marked.index('A.') < marked.index('DOORS') < marked.index('B.') and MARK not in marked
-    assert without_badges(f'{badge} ![a](b.png)') == '[CI](https://x.org) ![a](b.png)'
-
-
 def test_what_a_text_links_to_is_laid_out(tmp_path):
     texts = {'nbs/README.md': 'method.md'}
     def settled(text): return settle_links(Stage(tmp_path), text, 'docs/tour.md', texts)

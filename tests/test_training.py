@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import HANG, ROOT, environment
+from conftest import HANG, ROOT, environment, run_apart
+from modit.cli.command import main
 from modit.data.synth import synthetic_sessions
 from modit.model import new_model
 from modit.pretrain import pretrain
@@ -24,30 +25,44 @@ HALF = dict(pretrain_micro_batch=16, cpt_micro_batch=16, sft_micro_batch=16)  # 
 TINY = dict(pretrain_steps=6, train_rows=[64, 32, 32, 32], repetition=[1]*4, hppo_steps=4)
 
 
-def start(words, runs, launcher=()):
-    "A command on a CPU, alone or under a launcher, with a store of its own."
-    where = environment(ROOT) | dict(ACCELERATE_USE_CPU='true', CUDA_VISIBLE_DEVICES='', MODIT_RUNS=str(runs))
+ALONE = dict(ACCELERATE_USE_CPU='true', CUDA_VISIBLE_DEVICES='')
+
+
+def start(script, code, runs, *words, two=True):
+    "A text of Python on a CPU, in two processes under a launcher or in one, with a store of its own."
+    if not two: return run_apart(code, *words, MODIT_RUNS=runs, **ALONE)
+    script.write_text(code)
+    where = environment(ROOT) | ALONE | dict(MODIT_RUNS=str(runs))
     for name in ('RANK', 'WORLD_SIZE', 'LOCAL_RANK'): where.pop(name, None)
-    command = [sys.executable, *launcher, *map(str, words)]
+    command = [sys.executable, *TWO, str(script), *map(str, words)]
     return subprocess.run(command, cwd=ROOT, env=where, capture_output=True, text=True, timeout=HANG)
 
 
-def done(words, runs, launcher=()):
-    run = start(words, runs, launcher)
+def done(*given, **how):
+    run = start(*given, **how)
     assert run.returncode == 0, run.stderr[-3000:]
     return run
+
+
+STAGES = """
+import sys
+from modit.cli.command import main
+for stage in ("adaptive", "direct"):
+    main(["stage", stage, "D4", "--profile", "smoke", "--overrides", sys.argv[1]])
+"""
 
 
 @pytest.fixture(scope='module')
 def stores(tmp_path_factory):
     "A preference run, direct rewards, and all before them: made by one process, and by two."
-    one, two = tmp_path_factory.mktemp('one'), tmp_path_factory.mktemp('two')
-    for stage in ('adaptive', 'direct'):
-        words = ['-m', 'modit.cli.command', 'stage', stage, 'D4', '--profile', 'smoke']
-        words += ['--overrides', json.dumps(TINY | HALF)]
-        with ThreadPoolExecutor(2) as pool:
-            runs = pool.submit(done, words, one), pool.submit(done, words, two, TWO)
-        assert runs[1].result().stdout.count(f'{stage} D4: done') == 1, 'the first process speaks for both'
+    one, two = (tmp_path_factory.mktemp(name) for name in ('one', 'two'))
+    script, given = one/'stages.py', json.dumps(TINY | HALF)
+    with ThreadPoolExecutor(1) as pool:
+        alone = pool.submit(done, script, STAGES, one, given, two=False)
+        both = done(script, STAGES, two, given)
+    alone.result()
+    said = both.stdout
+    assert said.count('adaptive D4: done') == said.count('direct D4: done') == 1, 'the first speaks for both'
     return one/'smoke', two/'smoke'
 
 
@@ -121,10 +136,8 @@ if sys.argv[1] == 'last': finish('of two', 'two to one')
 
 
 def test_a_checkpoint_goes_on_with_another_number_of_processes(tmp_path):
-    script = tmp_path/'resume.py'
-    script.write_text(RESUME)
-    for part, launcher in (('first', ()), ('two', TWO), ('last', ())):
-        done([script, part, tmp_path], tmp_path, launcher)
+    for part in ('first', 'two', 'last'):
+        done(tmp_path/'resume.py', RESUME, tmp_path, part, tmp_path, two=part == 'two')
     kept = [load_arrays(tmp_path/name/'checkpoint.safetensors') for name in ('of one', 'of two')]
     assert kept[0][0].keys() == kept[1][0].keys() and kept[0][1].keys() == kept[1][1].keys()
     assert kept[0][1]['step'] == kept[1][1]['step'] == 4
@@ -149,19 +162,19 @@ def bad(model, rows, jacobi):
     wrong = os.environ['RANK'] == '1' and len(asked) == 3
     return usual(model, rows, jacobi)*(math.nan if wrong else 1)
 pretrain.continuation_loss = bad
-main(['stage', *sys.argv[1:], '--profile', 'smoke'])
+try: main(['stage', 'sft', '--profile', 'smoke'])
+except SystemExit: pass
+main(['stage', 'pretrained', '--profile', 'smoke'])
 """
 
 
-@pytest.mark.parametrize('words, times, said', [
-    (['pretrained'], 1, 'pretrain: loss is nan at step 2; lower the learning rate'),
-    (['sft'], 2, 'stage sft needs one of the domains D1, D2, D3, D4, got None')])  # before they are connected
-def test_what_is_wrong_with_one_stops_all_in_one_line(tmp_path, words, times, said):
-    script = tmp_path/'bad.py'
-    script.write_text(BAD)
-    run = start([script, *words], tmp_path/'runs', TWO)
+def test_what_is_wrong_with_one_stops_all_in_one_line(tmp_path):
+    run = start(tmp_path/'bad.py', BAD, tmp_path/'runs')
     told = [line for line in run.stderr.splitlines() if line.startswith('modit')]
-    assert run.returncode != 0 and told == [f'modit: {said}']*times, run.stderr[-3000:]
+    # before they are connected, both say the first
+    no_domain = 'modit: stage sft needs one of the domains D1, D2, D3, D4, got None'
+    nan = 'modit: pretrain: loss is nan at step 2; lower the learning rate'
+    assert run.returncode != 0 and told == [no_domain, no_domain, nan], run.stderr[-3000:]
     assert f'File "{ROOT/"modit"}' not in run.stderr, 'the launcher reports in its way, we in ours'
     assert not [*(tmp_path/'runs').rglob('*.safetensors')]
 
@@ -169,7 +182,7 @@ def test_what_is_wrong_with_one_stops_all_in_one_line(tmp_path, words, times, sa
 def test_processes_that_do_not_find_each_other_are_refused(tmp_path):
     code = 'import os; os.environ["WORLD_SIZE"] = "2"; from accelerate import PartialState; PartialState();'
     code += 'from modit.training import processes; processes()'
-    run = start(['-c', code], tmp_path)
+    run = start(None, code, tmp_path, two=False)
     assert run.returncode and '2 processes were started, and each works alone on cpu' in run.stderr
     assert os.environ.get('WORLD_SIZE') is None
 
@@ -195,7 +208,7 @@ def weights(model): return [x.cpu().numpy() for x in model.state_dict().values()
 
 def test_killed_while_threads_draw_ahead_it_goes_on_with_the_same_bytes(tmp_path):
     s = load_settings('smoke', pretrain_steps=7, checkpoint_every=2)
-    killed = start(['-c', KILLED, tmp_path], tmp_path)
+    killed = start(None, KILLED, tmp_path, tmp_path, two=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
     assert load_arrays(tmp_path/'checkpoint.safetensors')[1]['step'] == 4
     whole, losses = pretrain(synthetic_sessions(s), s)
@@ -221,11 +234,12 @@ def test_what_goes_wrong_in_a_thread_reaches_training(tmp_path):
 
 
 @pytest.mark.parametrize('stage', ('pretrained', 'adaptive'))
-def test_tf32_is_refused_without_an_accelerator_and_leaves_nothing(tmp_path, stage):
-    words = ['-m', 'modit.cli.command', 'stage', stage, *(['D1'] if stage != 'pretrained' else [])]
-    words += ['--profile', 'smoke', '--overrides', json.dumps(dict(precision='tf32'))]
-    run = start(words, tmp_path)
-    assert run.returncode == 2 and run.stderr.count('\n') == 1 and 'tf32: needs an NVIDIA' in run.stderr
+def test_tf32_is_refused_without_an_accelerator_and_leaves_nothing(tmp_path, monkeypatch, capsys, stage):
+    for name, value in (ALONE | dict(MODIT_RUNS=str(tmp_path))).items(): monkeypatch.setenv(name, value)
+    words = ['stage', stage, *(['D1'] if stage != 'pretrained' else []), '--profile', 'smoke']
+    with pytest.raises(SystemExit) as end: main([*words, '--overrides', json.dumps(dict(precision='tf32'))])
+    said = capsys.readouterr().err
+    assert end.value.code == 2 and said.count('\n') == 1 and 'tf32: needs an NVIDIA' in said
     assert not [path for path in tmp_path.rglob('*.safetensors')]
 
 

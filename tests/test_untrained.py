@@ -282,12 +282,6 @@ def test_a_folder_is_read_once_more_only_for_other_items(flat, monkeypatch):
     assert len(read) == 1
 
 
-def test_seeds_may_be_nearly_all_items(quick):
-    ids = quick.catalogue.ids
-    assert set(quick.expand(ids[:-5], 5).id) == set(ids[-5:])
-    with pytest.raises(ValueError, match='and 0 are left beside the seeds'): quick.expand(ids, 5)
-
-
 def test_a_folder_without_a_model_is_measured(shoes):
     table = evaluate_model(shoes, asked=dict(own=.6))
     ways = ['average', 'classifier', 'untrained', 'shipped', 'served', 'asked']

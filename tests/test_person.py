@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from test_errors import page
 
-from conftest import ROOT, copy_repository, environment
+from conftest import ROOT, copy_repository, environment, run_apart
 from modit.cli.command import main
 from modit.repro.pages.notebooks import execute
 from modit.store import runs_dir
@@ -93,7 +93,7 @@ MARKS = ['<<<<<<< HEAD', '"ours",', '=======', '"theirs",', '>>>>>>> other']
 TRIES = """
 import sys
 from modit.cli.command import main
-for line in sys.stdin:
+for line in sys.argv[1:]:
     try: main(line.split())
     except SystemExit as e: print(e.code)
 """
@@ -118,8 +118,7 @@ def test_conflict_marks_in_a_page_are_told_in_a_line_by_every_command(tmp_path, 
     merge(copy/'nbs'/'repro'/'paper'/'310_density.ipynb')
     lines = ['run 310_density --profile smoke --fresh', 'main --profile smoke --dry-run',
              'sweep density anchors=20,30 --profile smoke', 'figures --profile mini']
-    words = dict(cwd=copy, env=environment(copy), capture_output=True, text=True)
-    run = subprocess.run([sys.executable, '-c', TRIES], input='\n'.join(lines), **words)
+    run = run_apart(TRIES, *lines, copy=copy)
     assert run.stdout.split() == ['2']*len(lines), run.stderr
     told = run.stderr.splitlines()
     assert len(told) == len(lines) and all('310_density.ipynb' in line for line in told), run.stderr

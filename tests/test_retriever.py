@@ -18,14 +18,14 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 
-from conftest import COMMAND, ROOT, contents, environment, full_disk, write_shoes
+from conftest import COMMAND, ROOT, begin_apart, contents, environment, full_disk, write_shoes
 from modit.anchored import anchored
 from modit.evaluation import case_noise
 from modit.data.folder import write_folder
 from modit.retrieval import VectorIndex
 from modit.stages.pipeline import get_corpus
 from modit.serving import bundle
-from modit.serving.bundle import BACKBONES, _config_hash, free_for_model, settings_alone
+from modit.serving.bundle import BACKBONES, _config_hash, settings_alone
 from modit.serving.fit import evaluate_model, fit
 from modit.serving.lists import answer_line
 from modit.serving.retriever import Retriever
@@ -85,31 +85,6 @@ def test_a_list_is_what_a_plain_computation_finds(loaded, n, scale):
     assert np.allclose(found.density, loaded.density(items))
 
 
-def test_of_too_many_seeds_m_are_read_and_all_left_out(loaded):
-    rows, m = np.arange(40), loaded.settings.prefix_len
-    x = loaded.catalogue.items[rows]
-    order = rows[np.argsort(loaded.density(x), kind='stable')]
-    read = order[[round(i*39/(m - 1)) for i in range(m)]]
-    with pytest.warns(UserWarning, match='40 seeds, and shoes reads 6: evenly spaced') as said:
-        many = loaded.expand(loaded.catalogue.ids[rows], 30, **PLAIN)
-    assert len(said) == 1 and all(name in str(said[0].message) for name in loaded.catalogue.ids[read])
-    assert not set(many.id) & set(loaded.catalogue.ids[rows]) and len(many) == 30
-    few = loaded.expand(loaded.catalogue.ids[read], 60, **PLAIN)
-    assert many.id.tolist() == [name for name in few.id if name not in loaded.catalogue.ids[rows]][:30]
-
-
-def test_seeds_of_a_kind_that_was_not_trained_on_are_told(loaded):
-    centres, trained = loaded.facts['centroids'], loaded.about.trained
-    assert 0 < len(trained) < len(centres)
-    for centre in centres/np.linalg.norm(centres, axis=1, keepdims=True):
-        near = np.linalg.norm(centres - centre, axis=1).argmin()
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter('always')
-            loaded.expand(centre[None], 5)
-        told = [] if near in trained else [f'pattern {loaded.patterns[near]}, which shoes was not trained on']
-        assert len(said) == len(told) and all(told[0] in str(x.message) for x in said)
-
-
 def test_what_a_notebook_shows_of_a_model_is_a_line(loaded):
     shown = repr(loaded)
     assert '\n' not in shown and len(shown) < 100 and loaded.name in shown and loaded.about.stage in shown
@@ -125,17 +100,6 @@ def test_a_scale_is_not_lost_in_silence(loaded):
             one, two = (loaded.query(seeds, scale=scale, **moves) for scale in (1., 4.))
         assert sum('scale changes nothing' in str(x.message) for x in said) == 2*told
         assert np.array_equal(one, two) == bool(told)
-
-
-def test_an_item_that_equals_a_vector_is_that_seed(loaded):
-    goods = loaded.catalogue
-    items = np.concatenate([np.repeat(goods.items[:1], 50, axis=0), goods.items])
-    with pytest.warns(UserWarning, match='other items'): crowded = loaded.over(SimpleNamespace(items=items))
-    seeds = goods.items[:2]
-    found = crowded.expand(seeds, 25, **PLAIN)
-    assert len(found) == 25 and not {*map(str, range(52))} & set(found.id)
-    by_name = crowded.expand(['0', '51'], 25, **PLAIN)
-    assert set(by_name.id) - set(found.id) <= {*map(str, range(52))} # ids name themselves alone
 
 
 @pytest.fixture(scope='module')
@@ -310,12 +274,6 @@ def test_a_table_in_half_precision_knows_its_items(numbered):
             assert str(row) not in shop.expand(vector[None], 20, step=0, own=0, diversity=.1).id.tolist()
 
 
-def test_any_index_that_searches_will_do(loaded, shoes):
-    other = Retriever.load(shoes/'model', shoes, VectorIndex(loaded.catalogue.items))
-    seeds = loaded.catalogue.ids[:4]
-    assert np.allclose(other.expand(seeds, 15).score, loaded.expand(seeds, 15).score, atol=1e-5)
-
-
 @pytest.mark.parametrize('seeds, more, said', [ # others are on page retriever
     (['shoe 1', 'boot', 'cap'], {}, "seed 'boot' and 1 more: not among the 3,000 items"),
     (np.ones((2, 5), int), {}, 'dimension 5, expected 16'), (np.ones((1, 2, 16)), {}, 'a table of rows'),
@@ -329,15 +287,6 @@ def test_seeds_that_cannot_be_read_are_refused_in_one_line(loaded, seeds, more, 
 
 
 # ---- there and back
-def test_a_round_trip_changes_no_byte(loaded, shoes, tmp_path):
-    loaded.save(tmp_path/'a')
-    again = Retriever.load(tmp_path/'a', shoes)
-    again.save(tmp_path/'b')
-    assert contents(shoes/'model') == contents(tmp_path/'a') == contents(tmp_path/'b')
-    for seeds in (loaded.catalogue.ids[:6], loaded.catalogue.items[7:9]):
-        pd.testing.assert_frame_equal(again.expand(seeds, 50), loaded.expand(seeds, 50), check_exact=True)
-
-
 def test_a_model_says_nothing_of_items_labels_and_places(shoes):
     files = contents(shoes/'model')
     assert set(files) == {'README.md', 'config.json', 'facts.safetensors', 'model.safetensors'}
@@ -489,30 +438,20 @@ def test_a_model_that_is_replaced_while_it_is_read_is_told(loaded, copied, monke
         Retriever.load(copied)
 
 
-def test_a_folder_with_other_things_is_left_alone(loaded, tmp_path):
-    (tmp_path/'README.md').write_text('mine')
-    for folder in (tmp_path, tmp_path/'README.md'):
-        with pytest.raises(ValueError, match='holds other things'): loaded.save(folder)
-    assert contents(tmp_path) == {'README.md': b'mine'}
-    assert free_for_model(tmp_path/'new') == tmp_path/'new'
-
-
 def test_a_fit_that_is_killed_ends_with_the_same_bytes(tmp_path, monkeypatch):
-    folder, store = write_shoes(tmp_path/'shoes', 'no. {}'.format), dict(MODIT_RUNS=str(tmp_path/'runs'))
-    argv = [sys.executable, '-c', COMMAND, 'fit', str(folder), '--variant', 'adaptive']
-    argv += ['--profile', 'smoke', '--overrides', json.dumps(TINY)]
-    log = tmp_path/'log'
+    folder, log = write_shoes(tmp_path/'shoes', 'no. {}'.format), tmp_path/'log'
+    words = ['fit', folder, '--variant', 'adaptive', '--profile', 'smoke', '--overrides', json.dumps(TINY)]
     stops = ('checkpoint.safetensors', signal.SIGINT), ('adaptive-', signal.SIGKILL), (None, None)
     for sign, stop in stops: # stopped when such a file is there
-        with open(log, 'w') as f:
-            run = subprocess.Popen(argv, cwd=ROOT, env=environment(ROOT) | store, stdout=f, stderr=f)
-        while run.poll() is None and not (sign and [*(tmp_path/'runs').rglob(f'{sign}*')]): time.sleep(.02)
-        if sign: run.send_signal(stop)
-        run.wait()
+        log.write_text('')
+        run = begin_apart(COMMAND, *words, out=log, MODIT_RUNS=tmp_path/'runs')
+        while run.is_alive() and not (sign and [*(tmp_path/'runs').rglob(f'{sign}*')]): time.sleep(.02)
+        if sign: os.kill(run.pid, stop)
+        run.join()
         if stop == signal.SIGINT:
             said = 'modit: stopped; the same command resumes it'
-            assert run.returncode == 130 and log.read_text().splitlines()[-1] == said
-    assert run.returncode == 0, log.read_text()[-2000:]
+            assert run.exitcode == 130 and log.read_text().splitlines()[-1] == said
+    assert run.exitcode == 0, log.read_text()[-2000:]
     monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'others'))
     fit(folder, 'smoke', 'adaptive', tmp_path/'again', **TINY)
     assert contents(folder/'model') == contents(tmp_path/'again'/'shoes')
@@ -520,13 +459,13 @@ def test_a_fit_that_is_killed_ends_with_the_same_bytes(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_two_fits_of_one_folder_take_turns(shoes, tmp_path):
-    folder, store = write_shoes(tmp_path/'shoes', 'no. {}'.format), dict(MODIT_RUNS=str(tmp_path/'runs'))
-    argv = [sys.executable, '-c', COMMAND, 'fit', folder, '--profile', 'smoke']
-    words = dict(cwd=ROOT, env=environment(ROOT) | store, text=True)
-    both = [subprocess.Popen(argv, stdout=-1, stderr=-1, **words) for _ in range(2)]
-    said = [run.communicate()[1] for run in both]
-    assert [run.returncode for run in both] == [0, 0], said
-    assert any(f'modit: waiting for process {run.pid} on ' in ''.join(said) for run in both)
+    folder, log = write_shoes(tmp_path/'shoes', 'no. {}'.format), tmp_path/'log'
+    words = dict(out=log, MODIT_RUNS=tmp_path/'runs')
+    both = [begin_apart(COMMAND, 'fit', folder, '--profile', 'smoke', **words) for _ in range(2)]
+    for run in both: run.join()
+    said = log.read_text()
+    assert [run.exitcode for run in both] == [0, 0], said
+    assert any(f'modit: waiting for process {run.pid} on ' in said for run in both)
     assert contents(folder/'model') == contents(shoes/'model')
 
 
@@ -536,14 +475,14 @@ def test_a_fit_of_two_processes_ends_and_the_first_alone_speaks(tmp_path):
     with socket.socket() as free:
         free.bind(('127.0.0.1', 0))
         port = free.getsockname()[1]
-    env = environment(ROOT) | dict(MODIT_RUNS=str(tmp_path/'runs'), WORLD_SIZE='2', MASTER_ADDR='127.0.0.1',
-                                   MASTER_PORT=str(port), ACCELERATE_USE_CPU='true', CUDA_VISIBLE_DEVICES='')
-    argv = [sys.executable, '-c', COMMAND, 'fit', folder, '--profile', 'smoke']
-    words = dict(cwd=ROOT, stdout=-1, stderr=-1, text=True)
-    both = [subprocess.Popen(argv, env=env | dict(RANK=x, LOCAL_RANK=x), **words) for x in '01']
-    said = [run.communicate() for run in both]
-    assert [run.returncode for run in both] == [0, 0], said
-    assert 'model in' in said[0][0] and not said[1][0]
+    env = dict(MODIT_RUNS=tmp_path/'runs', WORLD_SIZE=2, MASTER_ADDR='127.0.0.1', MASTER_PORT=port,
+               ACCELERATE_USE_CPU='true', CUDA_VISIBLE_DEVICES='')
+    both = [begin_apart(COMMAND, 'fit', folder, '--profile', 'smoke', RANK=x, LOCAL_RANK=x, **env,
+                        out=tmp_path/x, err=tmp_path/f'{x}.log') for x in '01']
+    for run in both: run.join()
+    said = [(tmp_path/x).read_text() for x in '01']
+    assert [run.exitcode for run in both] == [0, 0], (tmp_path/'0.log').read_text()
+    assert 'model in' in said[0] and not said[1]
     assert Retriever.load(folder).about.metrics
 
 

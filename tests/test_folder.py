@@ -3,6 +3,7 @@ import importlib.util
 import os
 import re
 import shutil
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -519,10 +520,25 @@ def test_few_uneven_patterns_leave_enough_to_judge_by():
     sizes = [300, 200, 120] + [80 - 2*x for x in range(27)]  # eighteen have what the median asks for
     pattern = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     some = np.ones(len(pattern), bool)
-    domain = FolderDomain('made', some[:, None], some, some, pattern, None, None, pattern, tuple(sizes))
+    items = np.eye(len(sizes))[pattern]
+    domain = FolderDomain('made', items, some, some, pattern, None, None, pattern, tuple(sizes))
     found = propose(domain)
     assert (np.array(sizes) >= found['heldout_positives']).sum() >= 4*FEW
     assert found['valid_clusters'] >= FEW and found['heldout_clusters'] >= FEW
+
+
+@pytest.mark.parametrize('vectors, named', [(1, {}), (5, {}), (1, dict(pattern=[*'abcdefghijkl']*100))])
+def test_embeddings_that_hardly_differ_are_one_line(tmp_path, vectors, named):
+    items = np.random.default_rng(0).normal(size=(vectors, 8)).astype(np.float32)
+    lengths = np.float32(1 + np.arange(1200) % 3) # no two rows need have the same bits
+    few = items[np.arange(1200)//2 % vectors]*lengths[:, None]
+    path = write(tmp_path/'few', embeddings=few, ids=range(1200), attribute=np.arange(1200)//12 % 2, **named)
+    said = f'different vectors among the positive items: {vectors}, too few for {12 if named else 8} patterns'
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        lines, wrong = check_folder(path, 'smoke')
+        assert lines == [] and len(wrong) == 1 and said in wrong[0] and not (path/'domain.ini').exists()
+        with pytest.raises(ValueError, match=f'few: embeddings.npy: {said}'): settings_of(path)
 
 
 @pytest.mark.parametrize('positives', [400, 600, 800])

@@ -246,7 +246,8 @@ REFUSED = [ # test_every_field_may_hold_anything has the others
     (dict(seeds=['shoe 1', 'shoe 1']), 'twice'), (dict(seeds=['shoe 1']*1001), 'seeds: 1001 are too many'),
     *[(dict(seeds=['shoe 1']) | more, says) for more, says in (
         (dict(k=0), 'k: 0'), (dict(k=10**9), 'too many'), (dict(k=2.5), 'k: 2.5'),
-        (dict(wear=1), "'wear' is no option"), (dict(self=1), 'self'), (dict(explain=1), 'true or false'),
+        (dict(wear=1), "'wear' is no option"), (dict(self=1), "'self' is no option"),
+        (dict(explain=1), 'true or false'),
         (dict(scale=False), 'no policy'), (dict(share=.5), 'no policy'), (dict(where='price<1'), 'no column'),
         (dict(where=['id=a']*21), 'where: 21'), (dict(where=' '*900_000), 'no sign'),
         (dict(judged={'shoe 2': 'good'}), 'judged'), (dict(without=['x']), 'id'),
@@ -290,12 +291,29 @@ def test_a_bad_question_is_one_line(port, body, says):
     assert status in (200, 400) and list(answer) in (['error'], ['query'])
 
 
-def test_a_large_body_is_refused_unread(port):
-    for size in (2**20 + 1, 10**12):
-        with socket.create_connection(('127.0.0.1', port), timeout=HANG) as client:
-            client.sendall(HEAD.format(size).encode())
-            assert b'400' in client.recv(1000)
+def test_a_large_body_is_read_and_refused(port, guarded):
+    for size in (2**20 + 1, 2**24):
+        for path in ('/expand', '/query'):
+            status, answer = ask(port, path, b' '*size)
+            assert status == 413 and answer == dict(error='too large; send 1,048,576 bytes at most')
+        assert ask(guarded, '/expand', b' '*size)[0] == 401 and ask(port, '/expnad', b' '*size)[0] == 404
+        client = http.client.HTTPConnection('127.0.0.1', port, timeout=HANG)
+        client.request('POST', '/expand', iter([b' '*size]), encode_chunked=True)  # its length is not said
+        assert client.getresponse().status == 413
+        client.close()
+    with socket.create_connection(('127.0.0.1', port), timeout=HANG) as client:
+        client.sendall(HEAD.format(10**12).encode())
+        assert b'400' in client.recv(1000)
     assert ask(port, '/card')[0] == 200
+
+
+def test_the_head_of_an_answer_can_be_asked_alone(port):
+    for path, status in {'/': 200, '/card': 200, '/find?words=shoe': 200, '/expand': 405, '/x': 404}.items():
+        client = http.client.HTTPConnection('127.0.0.1', port, timeout=HANG)
+        client.request('HEAD', path)
+        answer = client.getresponse()
+        assert answer.status == status and int(answer.headers['Content-Length']) and answer.read() == b''
+        client.close()
 
 
 def test_other_methods_and_paths_are_refused(port):

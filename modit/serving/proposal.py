@@ -31,14 +31,28 @@ def _patterns_for(positives): # how many to look for
     length = next((x for x in _LENGTHS if positives >= _MANY*6*x), _LENGTHS[0])
     return _within(positives//(6*length), FEWEST, 1000)
 
+# %% ../../nbs/serving/155_proposal.ipynb #a7d1f3c0
+_SAME = 1 - 1e-6 # cosine from which on two items have one vector
+
+def _check_different(x, clusters, least):
+    "Refuse rows (n, d) that have fewer different vectors than the least, for so many patterns."
+    left = x/np.linalg.norm(x, axis=1, keepdims=True)
+    n = 0
+    while len(left) and n < least:
+        left = left[left @ left[0] < _SAME]
+        n += 1
+    few = f'embeddings.npy: different vectors among the positive items: {n}, too few for {clusters} patterns'
+    require(n >= least, f'{few}; embed each item by itself')
+
 # %% ../../nbs/serving/155_proposal.ipynb #d3ffb626
 _ENOUGH = 5000 # positives, about, that patterns are proposed from
 
 def _positives_by_pattern(domain, clusters):
     "Positives of each pattern (C,), of those found by k-means among some unless they are given."
-    if domain.pattern is not None: return np.bincount(domain.pattern[domain.attribute], minlength=clusters)
     positives = np.flatnonzero(domain.attribute)
     some = positives[::max(1, len(positives)//_ENOUGH)]
+    _check_different(domain.items[some], clusters, clusters if domain.pattern is None else 2)
+    if domain.pattern is not None: return np.bincount(domain.pattern[domain.attribute], minlength=clusters)
     parts = [positives[i:j] for i, j in in_chunks(len(positives))]
     centroids = find_patterns(domain.items[some], np.ones(len(some), bool), clusters, 0)[0]
     found = [nearest_centroid(domain.items[rows], centroids) for rows in parts]
@@ -56,7 +70,7 @@ def _depth(counts, length): # positives of each pattern (C,), of a sequence
 def propose(
     domain, # FolderDomain
 ) -> dict:  # setting -> value, of those that a folder may have
-    "Settings that fit a domain's data."
+    "Settings that fit a domain's data; raises `ValueError` where too few of its vectors differ."
     positives = int(domain.attribute.sum())
     clusters = len(domain.patterns) or _patterns_for(positives)
     counts = _positives_by_pattern(domain, clusters)
@@ -109,8 +123,8 @@ def _facts_of(path, scored):
     with in_folder(path):
         items, dim = open_embeddings(folder).shape
         facts = read_facts(path)
-    lacking = OF_FOLDER.keys() - facts.keys() - {'threshold', 'scorer'}
-    if lacking: facts = propose(read_folder(path, scored)) | facts
+        lacking = OF_FOLDER.keys() - facts.keys() - {'threshold', 'scorer'}
+        if lacking: facts = propose(read_folder(path, scored)) | facts
     return facts | dict(domain=name, folder=str(folder), items=items, dim=dim)
 
 # %% ../../nbs/serving/155_proposal.ipynb #f014

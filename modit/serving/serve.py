@@ -19,10 +19,10 @@ from pathlib import Path
 from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop
 from tornado.netutil import bind_sockets
-from tornado.web import Application, HTTPError, RequestHandler
+from tornado.web import Application, HTTPError, RequestHandler, stream_request_body
 
 from .bundle import find_items
-from .lists import REFUSED, answer_line, as_json, refusal
+from .lists import REFUSED, answer_line, as_json, check_question, refusal
 from .names import one_form, row_called, shelves
 from .retriever import Retriever
 from ..settings import require
@@ -39,8 +39,7 @@ def read_question(
     "What was asked; raises `ValueError` for what is no question, and for too large a one."
     try: asked = json.loads(body)
     except (ValueError, RecursionError): asked = None
-    wanted = 'give an object with seeds, such as {"seeds": ["shoe-17"], "k": 10}'
-    require(isinstance(asked, dict) and 'seeds' in asked, wanted)
+    check_question(asked)
     sizes = {name: len(x) for name, x in asked.items() if isinstance(x, list | dict)}
     if isinstance(asked.get('k'), int): sizes['k'] = asked['k']
     for name, n in sizes.items():
@@ -100,13 +99,18 @@ def _query(retriever, body): # of a list, whose length and parts are no matter h
     return dict(query=retriever.query(**asked).tolist())
 
 # %% ../../nbs/serving/267_serve.ipynb #s012
+@stream_request_body
 class _Handler(RequestHandler): # of one request
     def initialize(self, service, call=None):
         self.service = service
         self.call = call
+        self.body = bytearray()
         self.set_header('X-Content-Type-Options', 'nosniff')
 
-    def prepare(self): _let_in(self.request, self.service.token)
+    def prepare(self): # before a body is read, so that nothing which has one is refused here
+        if self.request.method in ('GET', 'HEAD'): _let_in(self.request, self.service.token)
+
+    def data_received(self, part): self.body += part[:_BODY + 1 - len(self.body)]
 
     def finish(self, answer=None):
         "Send bytes, a text, or a dict as strict JSON."
@@ -124,9 +128,13 @@ class _Handler(RequestHandler): # of one request
 
     def get(self): raise HTTPError(405, reason='send the question by POST, as JSON')
 
+    def head(self): return self.get()
+
     async def post(self):
+        _let_in(self.request, self.service.token)
         if not self.call: raise HTTPError(405)
-        await self.reply(self.call, self.request.body)
+        if len(self.body) > _BODY: raise HTTPError(413, reason=f'too large; send {_BODY:,} bytes at most')
+        await self.reply(self.call, bytes(self.body))
 
 # %% ../../nbs/serving/267_serve.ipynb #s014
 _ENDS = dict(share=(1, .05), scale=(6, .25), step=(2, .1), own=(2, .1)) # of sliders that begin at 0; steps
@@ -213,7 +221,9 @@ def _policy(text): # what a browser may run of a page
 
 # %% ../../nbs/serving/267_serve.ipynb #s18b
 class _Nowhere(_Handler):
-    def prepare(self): raise HTTPError(404, reason='nothing is here; ask /expand, /query, /card or /find')
+    def get(self): raise HTTPError(404, reason='nothing is here; ask /expand, /query, /card or /find')
+
+    post = get
 
 class _Page(_Handler):
     def prepare(self):
@@ -232,14 +242,13 @@ def make_server(
     seconds=30., # that a client may take to send a request
 ) -> HTTPServer: # that does not listen yet
     "A server of POST /expand and /query, GET /card, /find, /picture and the page."
-    service = _Service(retriever, folder and Path(folder).resolve(), token)
-    calls = [(path, _Handler, dict(service=service, call=call))
-             for path, call in (('/expand', _list), ('/query', _query))]
-    gets = [(path, handler, dict(service=service))
-            for path, handler in (('/', _Page), ('/card', _Card), ('/find', _Find), ('/picture', _Picture))]
+    known = dict(service=_Service(retriever, folder and Path(folder).resolve(), token))
+    calls = [('/expand', _Handler, known | dict(call=_list)), ('/query', _Handler, known | dict(call=_query))]
+    pages = {'/': _Page, '/card': _Card, '/find': _Find, '/picture': _Picture}
+    gets = [(path, handler, known) for path, handler in pages.items()]
+    other = dict(default_handler_class=_Nowhere, default_handler_args=known)
     patience = dict(idle_connection_timeout=seconds, body_timeout=seconds)
-    other = dict(default_handler_class=_Nowhere, default_handler_args=dict(service=service))
-    return HTTPServer(Application(calls + gets, **other), max_body_size=_BODY, **patience)
+    return HTTPServer(Application(calls + gets, **other), max_body_size=64*_BODY, **patience)
 
 # %% ../../nbs/serving/267_serve.ipynb #s027
 async def _listen(server, host, port):
@@ -265,5 +274,4 @@ def run_server(
     check_address(host, token)
     retriever = Retriever.load(model, items)
     require(retriever.catalogue, f'{retriever.name}: no items to search; give --items')
-    folder = items or find_items(model)
-    asyncio.run(_listen(make_server(retriever, folder, token), host, port))
+    asyncio.run(_listen(make_server(retriever, items or find_items(model), token), host, port))

@@ -6,8 +6,8 @@ import os
 import sys
 from multiprocessing import get_context
 
-HEAVY = ['torch._dynamo', 'pandas', 'scipy.stats', 'sklearn.linear_model', 'matplotlib.pyplot', 'accelerate',
-         'papermill', 'execnb.shell', 'snakemake']
+# Nothing of notebooks is among them: some tests run without.
+HEAVY = ['torch._dynamo', 'pandas', 'scipy.stats', 'sklearn.linear_model', 'matplotlib.pyplot', 'accelerate']
 CONTEXT = get_context('forkserver')
 CONTEXT.set_forkserver_preload(HEAVY)
 

@@ -21,19 +21,18 @@ import json
 from modit.repro.ablations import STAGES
 from modit.stages.stages import stage_key
 from modit.settings import load_settings
-print('keys', json.dumps({x: stage_key(load_settings('mini'), x, 'D1') for x in STAGES}))"""
-COUNTED = """
 from modit.repro.verdicts.claims import real_ledger
-print('claims', len(real_ledger()['claims']))"""
+keys = {x: stage_key(load_settings('mini'), x, 'D1') for x in STAGES}
+print('found', json.dumps([keys, len(real_ledger()['claims'])]))"""
 TOYS = """
 from modit.repro.pages.page import COMMITTED
 from modit.repro.verdicts.claims import HEAD
 assert 'toys' in COMMITTED and 'toys' in HEAD"""
 
 
-def told(copy, code, word):
-    "What a line that begins with a word says, as JSON."
-    return json.loads(run_python(code, copy).rpartition(f'{word} ')[2])
+def keys_and_claims(copy, code=''):
+    "The keys of all stages of D1, and the number of claims of real data."
+    return json.loads(run_python(code + KEYS, copy).rpartition('found ')[2])
 
 
 def modules(copy):
@@ -134,7 +133,7 @@ def followed(tmp_path_factory):
     copy = copy_repository(tmp_path_factory.mktemp('recipes')/'modit')
     with pytest.MonkeyPatch.context() as m:
         m.setenv('MODIT_RUNS', str(copy/'runs'))
-        before = modules(copy), told(copy, KEYS, 'keys'), told(copy, COUNTED, 'claims')
+        before = modules(copy), *keys_and_claims(copy)
         edit(copy/'nbs'/'repro'/'168_ablations.ipynb', BEFORE, ROW)
         add_toys(copy)
         add_claim(copy)
@@ -151,14 +150,14 @@ def test_each_recipe_is_the_files_that_it_names(followed):
 
 def test_no_other_model_is_trained_again(followed):
     copy, _, keys, _ = followed
-    after = told(copy, KEYS, 'keys')
+    after, _ = keys_and_claims(copy)
     assert after.pop('eager') not in after.values() and after == keys, 'it trains more than itself'
 
 
 def test_a_claim_that_is_opposite_stands_in_the_ledger_unexplained(followed):
     copy, *_ = followed
-    redraw = 'from modit.repro.pages.redraw import redraw_page; redraw_page({!r}, profile="mini")'
-    for name in ('twice', 'why'): run_python(redraw.format(name), copy)
+    run_python("""from modit.repro.pages.redraw import redraw_page
+for name in ('twice', 'why'): redraw_page(name, profile='mini')""", copy)
     row = pd.read_csv(copy/'figures'/'mini'/'claims.csv').set_index('id').loc['B99']
     assert row.verdict == 'opposite' and row.why.startswith('Not explained. No experiment')
 
@@ -172,7 +171,7 @@ def test_a_public_dataset_is_made_and_asked(followed):
     (copy/'figures'/'toys').mkdir()
     for name in ('claims.csv', 'claim-cells.csv'):
         shutil.copy(copy/'figures'/'icons'/name, copy/'figures'/'toys'/name)
-    assert told(copy, TOYS + COUNTED, 'claims') > claims, 'its ledger is one of real data'
+    assert keys_and_claims(copy, TOYS)[1] > claims, 'its ledger is one of real data'
 
 
 # ---- a baseline: one file

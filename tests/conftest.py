@@ -96,6 +96,20 @@ def copy_repository(to):
     return to
 
 
+# Of whole runs at profile smoke, which are compared with each other: they train for a few steps.
+FEWER = dict(train_rows='64 96 128 48', sft_epochs='1 1 1 1', pretrain_steps='24', hppo_draws='1')
+
+
+def toy_repository(to):
+    "A clone whose profile smoke trains for fewer steps."
+    path = copy_repository(to)/'settings.ini'
+    head, mark, smoke = path.read_text().partition('\n[smoke]\n')
+    for name, value in FEWER.items():
+        smoke = re.sub(rf'^{name} = .*$', f'{name} = {value}', smoke, count=1, flags=re.M)
+    path.write_text(head + mark + smoke)
+    return to
+
+
 def environment(copy):
     "Variables under which this interpreter imports modit from a copy."
     malloc = dict(MMAP_THRESHOLD=2**25, TRIM_THRESHOLD=2**30, TOP_PAD=2**26)
@@ -238,7 +252,7 @@ def whole(tmp_path_factory):
     copy = folder/'modit'
     with lock_file(folder/'lock'):
         if not (folder/'made').exists():
-            in_forks(copy_repository(copy), MAIN[:2], fresh=True)
+            in_forks(toy_repository(copy), MAIN[:2], fresh=True)
             copied(copy/'figures'/'smoke', folder/'half')
             in_forks(copy, MAIN[2:], fresh=True)
             (folder/'made').touch()
@@ -247,7 +261,7 @@ def whole(tmp_path_factory):
 
 def begun(whole, to, *left):
     "A clone where the first two pages have run and all stages are there, but for some files of runs/smoke."
-    copy = copy_repository(to)
+    copy = toy_repository(to)
     shutil.copytree(whole/'runs', copy/'runs', ignore=shutil.ignore_patterns(*left, 'notebooks'))
     copied(whole.parent/'half', copy/'figures'/'smoke')
     for name in MAIN[2:]:

@@ -6,26 +6,25 @@ import json
 import pandas as pd
 import pytest
 
-from conftest import LABELS, MAIN, WITHOUT_KERNEL, copied, copy_repository, digest, in_forks, results
-from conftest import run_python, said_in_forks
+from conftest import LABELS, MAIN, WITHOUT_KERNEL, copied, digest, in_forks, results, run_python
+from conftest import said_in_forks, toy_repository
 from modit.repro.report.report import read_cases
 from modit.repro.pages import page
 from modit.repro.pages.notebooks import experiment_path, experiments, page_constant, short_name
-from modit.repro.pages.page import is_ledger, open_page
+from modit.repro.pages.page import is_ledger, of_paper, open_page
 from modit.repro.pages.parameters import slug
 from test_runs import finish, messages, models, papermill
 
 pytestmark = pytest.mark.slow
 
 
-LONG = ('373_budget', '474_repeated', '330_order', '355_unanchored', '450_jacobi') # begin first
-RERUN = ('478_patterns',) # for its many models it runs on one domain only, below
+LONG = ('355_unanchored', '430_negative', '440_baselines', '400_sensitivity') # begin first
 
 @pytest.fixture(scope='module')
 def everything(whole, tmp_path_factory):
-    "The main run, gone on to every experiment of the paper."
+    "The main run, gone on to every experiment of the paper; the others run on one domain only, below."
     copy = copied(whole, tmp_path_factory.mktemp('everything'))/'modit'
-    left = [name for name in experiments() if name not in MAIN + list(RERUN)]
+    left = [name for name in experiments() if name not in MAIN and of_paper(name)]
     in_forks(copy, sorted(left, key=lambda name: name not in LONG), fresh=True)
     return copy
 
@@ -89,7 +88,7 @@ def test_the_part_of_a_run_is_what_a_narrower_run_computes(everything, reruns, m
 
 def test_a_page_under_other_settings_has_the_others_scores_made(everything):
     before, smoke = results(everything), everything/'figures'/'smoke'
-    in_forks(everything, ['440_baselines'], overrides=dict(resamples=100))  # no score hangs on these
+    in_forks(everything, ['380_bootstrap'], overrides=dict(resamples=100))  # no score hangs on these
     assert results(everything) == before
     for name in ('main.csv.gz', 'validation.csv.gz'):
         assert digest(smoke/'runs'/'resamples=100'/'cases'/name) == digest(smoke/'cases'/name)
@@ -115,7 +114,7 @@ for name in ('main', 'order', 'pareto'): redraw_page(name, profile='smoke')'''
 
 def test_redrawing_needs_no_models_and_no_kernel(everything, tmp_path):
     "Three pages; what all of them write but figures is compared for the committed scores (test_redraw.py)."
-    copy = copy_repository(tmp_path/'modit')
+    copy = toy_repository(tmp_path/'modit')
     copied(everything/'figures'/'smoke', copy/'figures')
     for kind in ('tab', 'fig'):
         for path in (copy/'figures'/'smoke').glob(f'{kind}-*'): path.unlink()

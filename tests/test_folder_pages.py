@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from conftest import EXPERIMENTS, ROOT, copy_repository, run_python
+from conftest import EXPERIMENTS, run_python, toy_repository
 from modit.repro.datasets.datasets import DATASETS, pages_asked
 from modit.data.folder import problems, write_folder
 from modit.repro.report.report import read_cases, written_table
@@ -13,7 +13,7 @@ from modit.data.synth import make_domain, make_world
 
 NAMES = ('mice', 'men-2')
 OWN = dict(items='3000 3600', clusters='12 12', heldout_clusters='3 3', valid_clusters='2 2',
-           train_rows='154 595', normal_share='.2 .2', repetition='1 1', sft_epochs='1 1', heldout_items='.5')
+           train_rows='64 96', normal_share='.2 .2', repetition='1 1', sft_epochs='1 1', heldout_items='.5')
 
 
 def tiny_profile(text):
@@ -28,7 +28,7 @@ def tiny_profile(text):
 @pytest.fixture(scope='module')
 def copy(tmp_path_factory):
     "A copy of the repository with two folders and a profile of theirs."
-    copy, s = copy_repository(tmp_path_factory.mktemp('tiny')/'modit'), load_settings('smoke')
+    copy, s = toy_repository(tmp_path_factory.mktemp('tiny')/'modit'), load_settings('smoke')
     for name, generated in zip(NAMES, s.domains, strict=False):
         domain = make_domain(make_world(s), generated, s)
         ids = [f'{name}{i}' for i in range(len(domain.items))]
@@ -36,7 +36,8 @@ def copy(tmp_path_factory):
                      text=[f'about {x}: more' for x in ids])
         assert not problems(copy/'runs'/'tiny'/name)
     (copy/'runs'/'tiny'/'mice'/'LICENSE').write_text('copies may go')
-    with open(copy/'settings.ini', 'a') as f: f.write(tiny_profile((ROOT/'settings.ini').read_text()))
+    profiles = (copy/'settings.ini').read_text()
+    (copy/'settings.ini').write_text(profiles + tiny_profile(profiles))
     return copy
 
 

@@ -8,6 +8,7 @@ test_every_page.py goes on from there.
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import time
 
 import pytest
 
-from conftest import COMMAND, HANG, ROOT, begun, copied, copy_repository, digest, environment, results
+from conftest import COMMAND, HANG, ROOT, begun, copied, digest, environment, results, toy_repository
 
 pytestmark = pytest.mark.slow
 
@@ -62,8 +63,10 @@ def test_a_run_writes_the_main_table(whole):
     assert {'tab-main.csv', 'main.md', 'cases/main.csv.gz'} <= results(whole).keys()
 
 
-def test_one_experiment_runs_in_a_fresh_clone(tmp_path):
-    copy = copy_repository(tmp_path/'modit')
+def test_one_experiment_runs_first_what_it_reads(whole, tmp_path):
+    "In a clone without results, where the stages are there: who makes these is tested below."
+    copy = toy_repository(tmp_path/'modit')
+    shutil.copytree(whole/'runs', copy/'runs', ignore=shutil.ignore_patterns('done', 'notebooks'))
     line = re.search(r'^\.venv/bin/modit (run .*--fresh)', (ROOT/'CONTRIBUTING.md').read_text(), re.M)[1]
     finish(copy, *line.split())
     assert 'run first: 320_main' in messages(copy)
@@ -99,7 +102,7 @@ def kill_when(copy, moment, seconds):
 
 
 def test_killed_again_and_again_ends_the_same(whole, tmp_path):
-    copy = begun(whole, tmp_path/'modit', *LEFT)
+    copy = begun(whole, tmp_path/'modit', 'cpt-*', 'sft-D1-*', *LEFT)
     rng = random.Random(0)
     for moment in MOMENTS: kill_when(copy, moment, rng.uniform(0, .3))
     finish(copy, *IN_SHARDS)

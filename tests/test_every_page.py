@@ -18,13 +18,14 @@ from test_runs import finish, messages, models, papermill
 pytestmark = pytest.mark.slow
 
 
-LONG = ('355_unanchored', '430_negative', '440_baselines', '400_sensitivity') # begin first
+READ = '474_repeated' # another page takes its scores
+LONG = (READ, '355_unanchored', '430_negative', '440_baselines', '400_sensitivity') # begin first
 
 @pytest.fixture(scope='module')
 def everything(whole, tmp_path_factory):
-    "The main run, gone on to every experiment of the paper; the others run on one domain only, below."
+    "The main run, gone on to every experiment of the paper and READ; others run on one domain only, below."
     copy = copied(whole, tmp_path_factory.mktemp('everything'))/'modit'
-    left = [name for name in experiments() if name not in MAIN and of_paper(name)]
+    left = [name for name in experiments() if name not in MAIN and (of_paper(name) or name == READ)]
     in_forks(copy, sorted(left, key=lambda name: name not in LONG), fresh=True)
     return copy
 
@@ -88,7 +89,7 @@ def test_the_part_of_a_run_is_what_a_narrower_run_computes(everything, reruns, m
 
 def test_a_page_under_other_settings_has_the_others_scores_made(everything):
     before, smoke = results(everything), everything/'figures'/'smoke'
-    in_forks(everything, ['380_bootstrap'], overrides=dict(resamples=100))  # no score hangs on these
+    in_forks(everything, ['440_baselines'], overrides=dict(resamples=100))  # no score hangs on these
     assert results(everything) == before
     for name in ('main.csv.gz', 'validation.csv.gz'):
         assert digest(smoke/'runs'/'resamples=100'/'cases'/name) == digest(smoke/'cases'/name)

@@ -242,4 +242,5 @@ def test_every_artefact_of_the_paper_is_committed():
 def test_every_table_is_in_the_results_of_one_page(profile):
     folder = ROOT/'figures'/profile
     tables = [x for page in folder.glob('*.md') for x in re.findall(r'^## (\S+)$', page.read_text(), re.M)]
-    assert len(tables) == len({*tables}) and {p.stem for p in folder.glob('tab-*.csv')} <= {*tables}
+    drawn = {*tables} | ({'tab-data'} if profile != 'mini' else set()) # of real data, git has only its csv
+    assert len(tables) == len({*tables}) and {p.stem for p in folder.glob('tab-*.csv')} <= drawn

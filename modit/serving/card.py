@@ -131,7 +131,7 @@ def _left_out(n, chosen): # why a policy has no share: n patterns in tests, some
 def _verdict(split, rows, chosen):
     "A sentence about a split: what is served against its rivals (rows of Joint and of Same)."
     n = int(rows.patterns.iloc[0])
-    where = f'{_WHERE[split]} ({in_patterns(n)})'
+    where = f'{_WHERE[split]} ({in_patterns(n)} in tests)'
     if chosen.share == 0 and chosen.rule is not True: return f'{where} {_left_out(n, chosen)}.'
     gains = ', '.join(f'{_percent(r)} against `{r.what.partition(" - ")[2]}`'
                       for r in rows[rows.metric == 'joint'].itertuples())
@@ -169,7 +169,7 @@ def _gained(rows, chosen): # of a split: its kinds, what is served, and the gain
     shown = held and ('average', 'unseen') in ends
     unseen = f' ({ends["average", "unseen"]} counted over unseen items)' if shown else ''
     by = f'{ends["untrained", "joint"]} over the steered average' if trained else 'nothing of it by training'
-    where = f'{_WHERE[rows.split.iloc[0]].lower()} ({in_patterns(rows.patterns.iloc[0])})'
+    where = f'{_WHERE[rows.split.iloc[0]].lower()} ({in_patterns(rows.patterns.iloc[0])} in tests)'
     return f'{where} {what}, {ends["average", "joint"]}{unseen}, {by}'
 
 # %% ../../nbs/serving/245_card.ipynb #k015c

@@ -30,7 +30,7 @@ Notebooks in `nbs/` are the source, `modit/` is exported from them. Without trai
 ROOMS = {'.': 'The method', 'data': 'Data', 'index': 'Indexes', 'serving': 'Serving',
          'stages': 'Stages', 'cli': 'Command line',
          'repro/paper': 'The paper, each a question', 'repro/ours': 'Questions of our own',
-         'repro/verdicts': 'Verdicts', 'repro/lib': 'What experiments share', 'repro': 'Runs of a clone',
+         'repro/verdicts': 'Verdicts', 'repro/lib': 'What experiments share',
          'repro/datasets': 'Public datasets', 'repro/pages': 'Pages as runs',
          'repro/report': 'From scores to reports', 'repro/bench': 'Cost'}
 

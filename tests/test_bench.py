@@ -14,7 +14,7 @@ import torch
 
 from conftest import HANG, ROOT, environment
 from modit.repro.bench import bench
-from modit.repro.bench.step import Watched, compiled_step, training_step
+from modit.repro.bench.bench import Watched, training_step
 from modit.flow import generate
 from modit.model import init_zero_layers, new_model
 from modit.pretrain import continuation_loss, continuation_rows
@@ -61,35 +61,21 @@ def run_of(processor, **values):
 
 def test_a_run_writes_its_own_table_and_the_joint_one(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, 'figures_dir', lambda s: tmp_path)
-    for run in (run_of('6 1 A', old=1, kept=2), run_of('7 2 B', kept=3, new=np.nan, more=4)):
+    for run in (run_of('6 1 A', old=1, kept=2), run_of('7 2 B', kept=3, new=5, more=4)):
         monkeypatch.setattr(bench, 'bench', lambda s, run=run: run)
         bench.write_bench(S)
     assert sorted(x.name for x in (tmp_path/'bench').iterdir()) == ['6-1.csv', '7-2.csv']
     joint = pd.read_csv(tmp_path/'bench.csv').set_index('what')
     assert joint.index.tolist() == ['kept', 'new', 'more'] and (tmp_path/'bench.md').exists()
     assert joint['6 1 A'].tolist() == ['2 [2, 2]', '–', '–']
-    assert joint['7 2 B'].tolist() == ['3 [3, 3]', 'cannot run', '4 [4, 4]']
+    assert joint['7 2 B'].tolist() == ['3 [3, 3]', '5 [5, 5]', '4 [4, 4]']
 
 
 def test_a_watched_step_learns_the_same():
     plain, seen = training_step(S), training_step(S)
     losses = [float(plain()) for _ in range(3)]
     with Watched() as watched: assert [float(seen()) for _ in range(3)] == losses
-    assert all(row['seconds'] >= 0 and row['bytes'] >= 0 for row in watched.rows)
-
-
-def test_a_step_that_cannot_be_compiled_is_none(monkeypatch):
-    def refuse(*a): raise RuntimeError('no compiler')
-    monkeypatch.setattr(torch, 'compile', lambda model: model.register_forward_pre_hook(refuse) and model)
-    assert compiled_step.__wrapped__(S) is None
-
-
-def test_a_compiled_step_learns_the_same(monkeypatch):
-    eager = partial(torch.compile, backend='eager')  # to write kernels takes a minute
-    monkeypatch.setattr(torch, 'compile', eager)
-    step, plain = compiled_step.__wrapped__(S), training_step(S)
-    losses = [float(plain()) for _ in range(3)]
-    assert np.allclose([float(step()) for _ in range(2)], losses[1:], rtol=1e-4)
+    assert {'mm', 'addmm'} & {op for op, _ in watched.rows}
 
 
 # ---- the race

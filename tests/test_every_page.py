@@ -100,9 +100,9 @@ def test_a_sweep_joins_its_tables_and_goes_on_where_it_was(everything):
     before = results(everything)
     finish(everything, 'sweep', *grid)
     assert results(everything) == before and '2 combinations, 2 to run' in messages(everything)
-    folder = everything/'figures'/'smoke'/'sweeps'/'jacobi-domains=D1-weights=endpoint-sft_lr=0.001,0.002'
+    folder = everything/'figures'/'smoke'/'sweeps'/'jacobi-domains=D1,weights=endpoint,sft_lr=0.001+0.002'
     table = pd.read_csv(folder/'tab-jacobi.csv')
-    assert set(table.sft_lr) == {.001, .002} and (folder/'fig-sweep.svg').exists()
+    assert set(table.sft_lr) == {.001, .002}
     made = {p.name: digest(p) for p in folder.iterdir()}
     finish(everything, 'sweep', *grid)
     assert '2 combinations, 0 to run' in messages(everything)

@@ -17,7 +17,7 @@ from modit.repro.report.report import written_table
 from modit.repro.report.looks import CONFIRMED, NOT_RUN, WORDS
 from modit.stages import pipeline, source, stages
 from modit.cli.command import COMMANDS
-from modit.repro.clone import COMMANDS as OF_A_CLONE
+from modit.repro.pages.clone import COMMANDS as OF_A_CLONE
 from modit.repro.pages.notebooks import executed_path, run_marker
 from modit.repro.datasets.datasets import CLAIMED
 from modit.repro.pages.page import COMMITTED, page_module

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from ..ablations import AGAIN, PARTS
+from ..lib.ablations import AGAIN, PARTS
 from ..lib.curve import gains_picture, items_labelled, items_picture, paper_gain, whole
 from ..lib.evidence import differs, missing, mostly
 from ..lib.parts import prefer_part, rows_of_part

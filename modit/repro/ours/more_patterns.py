@@ -13,7 +13,7 @@ import pandas as pd
 
 from ...evaluation import average_pool
 from ...ordering import Corpus, trained_patterns
-from ..ablations import MANY
+from ..lib.ablations import MANY
 from ..lib.curve import WHOLE, stretched
 from ..pages.page import Page, page_module
 from ..report.looks import BLUE, GREY, Look, legend_of, whisker

@@ -24,7 +24,7 @@ from ...rule import compass, follow, learn_rule, lesson
 from ...stats import resample_counts
 from ..pages.page import Page
 from ...stages.pipeline import get_corpus, get_model, preference_settings, save_run
-from ..ablations import FEW
+from ..lib.ablations import FEW
 from ...settings import Settings, override
 from ...store import stream
 

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['TOGETHER', 'MAIN_VARIANTS', 'TRAINING', 'Job', 'changes', 'job_file', 'stage_jobs', 'main_stages', 'takes_models',
-           'page_job', 'check_workflow', 'slurm_resources', 'limit_met', 'snakemake', 'run_graph']
+           'page_job', 'slurm_resources', 'limit_met', 'snakemake', 'run_graph']
 
 # %% ../../../nbs/repro/pages/250_graph.ipynb #c002
 import json, os, re, shlex, subprocess, sys, time
@@ -147,14 +147,6 @@ def page_job(
     log = executed_path(s.profile, name, **given)
     return Job(rule, shlex.join(words), _marker_of(runs_dir(), s, name, parameters), inputs, str(log))
 
-# %% ../../../nbs/repro/pages/250_graph.ipynb #fb966422
-def check_workflow(
-    name:str, # a folder of workflow/profiles
-):
-    "Raise `ValueError` for an unknown workflow profile."
-    known = sorted(p.parent.name for p in (repo_root()/'workflow'/'profiles').glob('*/config.yaml'))
-    require(name in known, f'workflow {name!r} is unknown; workflow/profiles has {", ".join(known)}')
-
 # %% ../../../nbs/repro/pages/250_graph.ipynb #837ae239
 _RESOURCES = ('account', 'partition', 'gpu', 'mem_mb', 'runtime') # memory in MB, time in minutes
 _NUMBERS = ('mem_mb', 'runtime')
@@ -178,14 +170,13 @@ def slurm_resources(
 
 # %% ../../../nbs/repro/pages/250_graph.ipynb #33f87332
 _LIMITS = {r'exceeded.*memory|oom.kill': 'mem_mb', 'DUE TO TIME LIMIT': 'runtime'} # what Slurm writes
-_SLURM_LOGS = '.snakemake/slurm_logs'
 
 def limit_met(
     since=0.,    # read only logs written since then, seconds since 1970
     folder=None, # logs, one subfolder per rule; by default those of Snakemake's executor
 ) -> str:        # a sentence with the remedy; empty if no job met a limit
     "The job that Slurm ended at a limit, and the word of MODIT_SLURM to raise."
-    logs = Path(folder or repo_root()/_SLURM_LOGS).rglob('*.log')
+    logs = Path(folder or repo_root()/'.snakemake'/'slurm_logs').rglob('*.log')
     for path in sorted(path for path in logs if path.stat().st_mtime >= since):
         text, job = path.read_text(errors='replace'), path.parent.name.removeprefix('rule_')
         for pattern, word in _LIMITS.items():
@@ -212,7 +203,8 @@ def snakemake(
     "Run everything a target needs; raises `ValueError` if a job failed."
     s = load_settings(profile)
     steady_environment()
-    check_workflow(workflow)
+    known = sorted(p.parent.name for p in (repo_root()/'workflow'/'profiles').glob('*/config.yaml'))
+    require(workflow in known, f'workflow {workflow!r} is unknown; workflow/profiles has {", ".join(known)}')
     slurm_resources('') # before anything runs
     for name in experiments(): page_job(s, name) # a page that cannot be read is told here, in a line
     lock = _repository_lock()
@@ -222,8 +214,7 @@ def snakemake(
     command = [sys.executable, '-m', 'snakemake', target, '--config', *facts]
     command += ['--workflow-profile', f'workflow/profiles/{workflow}'] + ['--dry-run']*dry
     failed = subprocess.run(command, cwd=repo_root(), pass_fds=keep).returncode
-    end = 'the same command resumes the run'
-    if failed: raise ValueError(f'a job failed, see its message above; {limit_met(began)}{end}')
+    if failed: raise ValueError(f'a job failed, see above; {limit_met(began)}the same command resumes it')
 
 # %% ../../../nbs/repro/pages/250_graph.ipynb #c044
 def run_graph(

@@ -56,18 +56,17 @@ def _tree(path, source): # of a notebook; its code, or a part of it -> syntax tr
         raise ValueError(f'{path}: `{line}` is not plain Python') from None
 
 # %% ../../../nbs/repro/pages/230_notebooks.ipynb #c012
-def _read_parameter(line) -> tuple: # a statement of the parameters cell -> name, annotation, default
+def _read_parameter(line) -> tuple: # a statement of the parameters cell -> name, (annotation, default)
     "The name, type and default of an annotated literal; raises `ValueError` for anything else."
-    try: found = line.target.id, ast.unparse(line.annotation), ast.literal_eval(line.value)
+    try: name, annotation, value = line.target.id, ast.unparse(line.annotation), ast.literal_eval(line.value)
     except (AttributeError, ValueError, TypeError):
         raise ValueError(f'`{ast.unparse(line)}` in the parameters cell is no annotated literal; '
                          'write one per line, name: type = value') from None
-    name, annotation, default = found
     require(GRAMMAR.fullmatch(annotation), f'parameter {name} has type {annotation}; use str, int, float, '
             'bool, dict, list[str], list[int] or list[float]; with the default None it may be None')
-    if default is None: return name, f'{annotation} | None', None
-    require(fits(annotation, default), f'parameter {name} has type {annotation}, but default {default!r}')
-    return found
+    if value is None: return name, (f'{annotation} | None', None)
+    require(fits(annotation, value), f'parameter {name} has type {annotation}, but default {value!r}')
+    return name, (annotation, value)
 
 # %% ../../../nbs/repro/pages/230_notebooks.ipynb #c014
 def notebook_parameters(
@@ -78,9 +77,8 @@ def notebook_parameters(
     require(len(tagged) == 1, f'{path}: {len(tagged)} cells are tagged `parameters`, expected one; '
             'tag the cell that holds `profile` and `fresh`')
     lines = _tree(path, _source(tagged[0])).body
-    try: found = [_read_parameter(line) for line in lines]
+    try: return dict(map(_read_parameter, lines))
     except ValueError as e: raise ValueError(f'{path}: {e}') from None
-    return {name: (annotation, default) for name, annotation, default in found}
 
 # %% ../../../nbs/repro/pages/230_notebooks.ipynb #c019
 def unknown_parameter(
@@ -121,12 +119,11 @@ def experiment_path(
     name:str, # of an experiment, with or without its number
 ) -> Path:    # of its source notebook
     "Find an experiment; raises `ValueError` with the nearest names."
-    known = {short_name(stem): stem for stem in experiments()}
+    known = {short_name(stem): path for stem, path in sorted(_files().items())}
     short = short_name(name)
-    if short in known: return _files()[known[short]]
-    near = [known[n] for n in difflib.get_close_matches(short, known, 2, .5)]
-    if near: raise ValueError(f'no experiment {name!r}; did you mean {" or ".join(near)}?')
-    raise ValueError(f'no experiment {name!r}; there are {", ".join(known.values())}')
+    if short in known: return known[short]
+    near = difflib.get_close_matches(short, known, 2, .5) or known
+    raise ValueError(f'no experiment {name!r}; did you mean {" or ".join(known[n].stem for n in near)}?')
 
 # %% ../../../nbs/repro/pages/230_notebooks.ipynb #c028
 def exported_code(
@@ -166,7 +163,6 @@ def _kernel_manager():
     short = os.name == 'posix' and len(str(folder)) < 50
     socket = dict(transport='ipc', ip=f'{folder}/modit-{os.getpid()}') if short else {}
     class ThisInterpreter(AsyncKernelManager):
-        "Start this interpreter, not the registered kernel; no person's own files; no log at the end."
         def __init__(self, **kw): super().__init__(**(socket | kw))
         async def start_kernel(self, **kw):
             await super().start_kernel(**kw | dict(env=kernel_environment(folder/'modit-ipython')))
@@ -174,11 +170,6 @@ def _kernel_manager():
             start = [sys.executable, '-m', 'ipykernel_launcher', '-f', self.connection_file]
             return [*start, '--log-level=50', *(extra_arguments or [])]
     return ThisInterpreter
-
-# %% ../../../nbs/repro/pages/230_notebooks.ipynb #c041
-def _unfinished(path) -> list: # of an executed notebook: numbers of the cells that did not run, from 1
-    numbered = enumerate(code_cells(path), 1)
-    return [i for i, c in numbered if c['execution_count'] is None and _source(c).strip()]
 
 # %% ../../../nbs/repro/pages/230_notebooks.ipynb #c043
 def _papermill_run(path, out, parameters) -> str: # the error, or ''; out: path of the executed page
@@ -192,7 +183,7 @@ def _papermill_run(path, out, parameters) -> str: # the error, or ''; out: path 
             kernel_name='python3', language='python', kernel_manager_class=_kernel_manager())
     except papermill.PapermillExecutionError as e: return f'{e.ename}: {e.evalue}'
     except DeadKernelError: return 'its kernel died; was there enough memory?'
-    left = _unfinished(out)
+    left = [i for i, c in enumerate(code_cells(out), 1) if not c['execution_count'] and _source(c).strip()]
     return f'code cell {left[0]} did not run' if left else ''
 
 # %% ../../../nbs/repro/pages/230_notebooks.ipynb #c045

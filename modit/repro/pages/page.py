@@ -60,12 +60,10 @@ def folder(self:Page) -> Path:
 COMMITTED = ('mini', *DATASETS) # profiles whose scores are in the repository
 
 # %% ../../../nbs/repro/pages/240_page.ipynb #c035l
-def _read_by(name): # score files of other pages, without the ledger
-    return [score for score in page_constant(name, 'READS') if score not in LEDGER]
-
 # Register the LOOKS of a page and of the pages whose scores it reads.
 def _bring_looks(name):
-    for page in [*map(owner_of, _read_by(name)), name]: add_looks(page_constant(page, 'LOOKS', {}))
+    read = [owner_of(score) for score in page_constant(name, 'READS') if score not in LEDGER]
+    for page in [*read, name]: add_looks(page_constant(page, 'LOOKS', {}))
 
 # %% ../../../nbs/repro/pages/240_page.ipynb #n032
 def _begin(p, usual): # usual: the profile of the committed results

@@ -140,14 +140,14 @@ def fill(shown=written) -> str: # Markdown
     return filled('text', _values(), shown).rstrip('\n')
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a033
+def _string(text): return json.dumps(text, ensure_ascii=False) # as Typst writes it
+
 class Screen(mistune.HTMLRenderer):
     "Markdown as HTML; a quotation is the caption of a table or a picture."
     def block_quote(self, text): return text.replace('<p>', '<p class="caption">', 1)
     def table(self, text): return f'<div class="table"><table>\n{text}</table></div>\n'
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a034
-def _string(text): return json.dumps(text, ensure_ascii=False)
-
 class Print(mistune.HTMLRenderer):
     "Markdown as Typst."
     NAME = 'typst'

@@ -117,13 +117,6 @@ _CLAIM = ['id', *_FIXED, *COUNTS, 'estimate', 'low', 'high', 'n', 'verdict']
 _CELL = ['id', 'domain', 'split', 'a', 'b', 'column', 'side', 'estimate', 'low', 'high', 'n', 'verdict']
 _REASON = ['shown', 'why']
 
-def _claim_rows(
-    claims,        # list of rows of `judge`
-) -> pd.DataFrame: # one row per claim, with its place in the paper and its statement
-    "Claims as rows of the ledger."
-    table = pd.DataFrame(list(claims), columns=[c for c in _CLAIM if c not in _FIXED])
-    return table.merge(read_reported('claims'), on='id', how='left')[_CLAIM].astype(COUNTS)
-
 # %% ../../../nbs/repro/report/215_ledger.ipynb #c051
 def _merge_rows(
     path:Path,         # of a csv with a column id
@@ -152,7 +145,8 @@ def update_claims(
 ) -> pd.DataFrame: # the rows that were given, with their statements
     "Merge claims into the folder's claims.csv, and their cells into claim-cells.csv."
     folder = Path(folder)
-    rows = _claim_rows(claims)
+    rows = pd.DataFrame(list(claims), columns=[c for c in _CLAIM if c not in _FIXED])
+    rows = rows.merge(read_reported('claims'), on='id', how='left')[_CLAIM].astype(COUNTS)
     if not len(rows): return rows
     tables = [c['rows'].assign(id=c['id']).reindex(columns=_CELL) for c in claims if c['cells']]
     cells = pd.concat(tables) if tables else pd.DataFrame(columns=_CELL)

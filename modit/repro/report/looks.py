@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 
 from ...settings import require
 from ...store import atomic_write, fingerprint
-from ..ablations import VARIANTS
+from ..lib.ablations import VARIANTS
 
 # %% ../../../nbs/repro/report/195_looks.ipynb #c010
 LOOK = ['default', files('modit')/'modit.mplstyle']

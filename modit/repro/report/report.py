@@ -144,9 +144,10 @@ def shown_tables(
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c044
 def read_reported(
-    label:str,     # such as tab-main
+    label,         # such as tab-main; or the rows themselves
 ) -> pd.DataFrame: # fractions, and names of the code
     "A table of the paper as data."
+    if isinstance(label, pd.DataFrame): return label
     return pd.read_csv(repo_root()/'figures'/'reported'/f'{label}.csv')
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c045
@@ -183,8 +184,6 @@ def by_method(
     return means.reindex(columns=list(methods)).reset_index().rename_axis(columns=None)
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c050
-def _reported(paper): return read_reported(paper) if isinstance(paper, str) else paper
-
 def against_paper(
     cases:pd.DataFrame, # per-case scores
     methods,            # columns, in order
@@ -194,7 +193,7 @@ def against_paper(
     "Our numbers in percent, a row's best with a star, and the paper's in brackets where it has one."
     cells = ['split', 'domain']
     ours = by_method(cases, methods, column).set_index(cells)
-    theirs = by_method(_reported(paper), methods, column).set_index(cells).reindex(ours.index)
+    theirs = by_method(read_reported(paper), methods, column).set_index(cells).reindex(ours.index)
     digits, best = ours.map(_digits), ours.max(axis=1).map(_digits)
     ties = digits.eq(best, axis=0) & ours.notna()
     marked_best = digits.mask(ties, '★' + digits)
@@ -204,11 +203,9 @@ def against_paper(
 # %% ../../../nbs/repro/report/200_report.ipynb #c053
 def best_variants(
     validation:pd.DataFrame, # domain, method, chosen, valid_joint: one row per round or checkpoint
-    among=None,              # variants, simpler ones first; by default those that are reported
 ) -> dict:                   # domain -> variant
     "The variant with the best validation Joint in each domain."
-    if among is None: among = [name for name, variant in VARIANTS.items() if variant.reported]
-    place = {name: i for i, name in enumerate(among)}
+    place = {name: i for i, (name, variant) in enumerate(VARIANTS.items()) if variant.reported}
     reached = validation[validation.chosen & validation.method.isin(place)]
     reached = reached.sort_values('method', key=lambda m: m.map(place), kind='stable').reset_index(drop=True)
     return {d: r.method.loc[r.valid_joint.idxmax()] for d, r in reached.groupby('domain')}
@@ -257,11 +254,6 @@ def kernels() -> dict: # processor, torch, blas
 # %% ../../../nbs/repro/report/200_report.ipynb #c058
 PACKAGES = ('torch', 'numpy', 'pandas', 'faiss-cpu', 'scikit-learn', 'matplotlib', 'papermill')
 
-def _manifest(path) -> dict: # name of an experiment -> its entry
-    try: return json.loads(path.read_text()) if path.exists() else {}
-    except json.JSONDecodeError:
-        raise ValueError(f'{path} is not JSON; restore it from version control') from None
-
 def update_manifest(
     folder:Path,  # figures/<profile>, or that of a rerun
     name:str,     # of the experiment
@@ -275,5 +267,5 @@ def update_manifest(
     entry |= dict(settings=fingerprint(asdict(s)), seconds=round(time.time() - began, 1), peak_mb=peak)
     entry |= dict(kernels=kernels(), packages={p: version(p) for p in PACKAGES})
     with locked():
-        manifest = _manifest(path)
+        manifest = json.loads(path.read_text()) if path.exists() else {} # experiment -> its entry
         atomic_write(path, json.dumps(manifest | {name: entry}, indent=1, sort_keys=True) + '\n')

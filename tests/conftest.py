@@ -100,6 +100,9 @@ def copy_repository(to):
 FEWER = dict(train_rows='64 96 128 48', sft_epochs='1 1 1 1', pretrain_steps='24', hppo_draws='1')
 
 
+RULE = 'steps:int=150,' # of a rule; no setting says it
+
+
 def toy_repository(to):
     "A clone whose profile smoke trains for fewer steps."
     path = copy_repository(to)/'settings.ini'
@@ -107,6 +110,10 @@ def toy_repository(to):
     for name, value in FEWER.items():
         smoke = re.sub(rf'^{name} = .*$', f'{name} = {value}', smoke, count=1, flags=re.M)
     path.write_text(head + mark + smoke)
+    rule = to/'modit'/'rule.py'
+    usual = rule.read_text()
+    assert RULE in usual
+    rule.write_text(usual.replace(RULE, 'steps:int=8,'))
     return to
 
 

@@ -5,7 +5,7 @@ Forks of this process, which has imported what all pages need, make the stages o
 the pages' cells, a fork a page, those that read another's scores after it. What all forks would do again is
 done before: code is read, for the keys of stages and runs. All else is as in `modit run`: parameters are
 checked, papermill puts them into the page, a run leaves its marker. Figures are drawn once, as svg, and shown
-nowhere: kernels show them, and write png, in other tests; with "drawn": false none is written.
+nowhere: kernels show them, and write png, in other tests; with "drawn": false none is drawn.
 The last line that is printed says, as JSON, what went wrong with each page, if anything did.
 """
 import io
@@ -46,11 +46,6 @@ def only_svg(figure, out, savefig=Figure.savefig, **words):
     if words.get('format') != 'png': savefig(figure, out, **words)
 
 
-def only_draw(folder, label, figure):
-    "In the place of `save_figure`."
-    figure.draw_without_rendering()
-
-
 def execute(path, out, parameters):
     "In the place of `notebooks.execute`: the cells run in this process."
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +60,7 @@ def execute(path, out, parameters):
 def run(name, parameters, drawn):
     "What went wrong with a page, or nothing."
     notebooks.execute = execute
-    if not drawn: page.save_figure = only_draw
+    if not drawn: page.save_figure = lambda *given: None
     try: notebooks.run_notebook(name, **parameters)
     except Exception as e: return f'{type(e).__name__}: {e}'
     return ''

@@ -1,28 +1,22 @@
 """Every index behind one method: a suite that all kinds pass, faults of files and servers, the audit."""
 import os
-import signal
 import socket
 import sys
-from dataclasses import replace
 from importlib.util import find_spec
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from conftest import ROOT, corpus_of, run_apart
+from conftest import corpus_of
 from modit.index import device, engines
-from modit.index.audit import _refuse_labels, _winner_changed, audit, audit_labels
-from modit.candidates import label_pool
-from modit.serving.catalogue import OneQuery, make_catalogue
+from modit.index.audit import _winner_changed, audit
 from modit.index.milvus import MilvusIndex
 from modit.index.device import DeviceIndex
 from modit.ordering import Corpus, training_cases
 from modit.retrieval import VectorIndex, search
 from modit.settings import load_settings
 from modit.stages import pipeline
-from modit.stages.shards import labeller
 from modit.sphere import normalize
 from modit.store import stream
 
@@ -112,20 +106,6 @@ def test_a_run_that_says_flat_writes_the_same_bytes_on_an_accelerator(tmp_path, 
     assert made['flat'] == made['torch'] # names, which have the keys, too
 
 
-def test_one_query_is_answered_as_in_a_block(tmp_path):
-    np.save(tmp_path/'items.npy', ITEMS)
-    block, mapped = VectorIndex(ITEMS), np.load(tmp_path/'items.npy', mmap_mode='r')
-    for items in (ITEMS, mapped):
-        one = make_catalogue(SimpleNamespace(items=items)).index
-        for k in (1, 20, len(ITEMS)):
-            ours, theirs = one.search(QUERIES[:9], k), block.search(QUERIES[:9], k)
-            assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
-    scores, ids = OneQuery(mapped).search(QUERIES[:1], 20)
-    brute = ITEMS.astype(np.float64) @ QUERIES[0].astype(np.float64)
-    assert type(scores) is np.ndarray and np.allclose(scores[0], np.sort(brute)[::-1][:20], atol=1e-6)
-    assert ids.shape == (1, 20) and np.allclose(brute[ids[0]], scores[0], atol=1e-6)
-
-
 @pytest.mark.parametrize('kind', KINDS)
 def test_equal_items_come_by_their_ids(indexes, kind):
     assert indexes(kind).search(ITEMS[7:8], 4)[1].tolist() == [[7, 100, 101, 102]]
@@ -158,21 +138,6 @@ def test_made_again_it_is_the_same(indexes, kind):
 
 
 # ---- files
-def test_lists_on_disk_are_kept_and_a_damaged_file_is_made_again(tmp_path):
-    found = engines.disk_index(ITEMS, tmp_path).search(QUERIES, 5)[1]
-    kept, = tmp_path.iterdir()
-    for name in ('index.faiss', 'index.lists'):
-        whole = (kept/name).read_bytes()
-        for damage in (whole[:100], b''):
-            (kept/name).unlink()
-            (kept/name).write_bytes(damage)
-            assert engines._open_lists(kept, len(ITEMS)) is None
-            assert np.array_equal(engines.disk_index(ITEMS, tmp_path).search(QUERIES, 5)[1], found)
-    (kept/'index.lists').unlink()
-    assert engines._open_lists(kept, len(ITEMS)) is None
-    assert np.array_equal(engines.disk_index(ITEMS, tmp_path).search(QUERIES, 5)[1], found)
-
-
 def test_chunks_do_not_change_the_lists(tmp_path):
     found = []
     for size in (700, 5000):
@@ -191,77 +156,7 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(OSError, match='GB are needed'): engines.disk_index(ITEMS, tmp_path)
 
 
-KILLED = """
-import os, signal
-from modit.index import engines
-from modit.store import stream
-from faiss.contrib import ondisk
-def kill(*_): os.kill(os.getpid(), signal.SIGKILL)
-ondisk.merge_ondisk = kill
-engines.disk_index(stream(0, 'killed').normal(size=(500, 8)).astype('float32'), {!r})
-"""
-
-
-def test_killed_while_it_writes(tmp_path):
-    assert run_apart(KILLED.format(str(tmp_path))).returncode == -signal.SIGKILL
-    items = stream(0, 'killed').normal(size=(500, 8)).astype('float32')
-    assert not (tmp_path/engines.items_key(items)).exists()
-    assert engines.disk_index(items, tmp_path).ntotal == 500
-
-
 # ---- a server: what it does with faults is on page milvus
-INSERTS = """
-import os, signal, sys, threading
-from modit.index import milvus
-from test_backends import ITEMS
-
-def kill(): os.kill(os.getpid(), signal.SIGKILL)
-
-def inserts(when):
-    real, calls = milvus._open_client, []
-    def open_client(uri, timeout):
-        client = real(uri, timeout)
-        upsert = client.upsert
-        def second_kills(*args, **kwargs):
-            calls.append(when)
-            if len(calls) < 2: return upsert(*args, **kwargs)
-            if when == 'before': kill()
-            if when == 'during': threading.Timer(.003, kill).start()
-            upsert(*args, **kwargs)
-            kill()
-        client.upsert = second_kills
-        return client
-    milvus._open_client = open_client
-    milvus.MilvusIndex(ITEMS[:700], sys.argv[1], batch=100)
-
-for when in ('before', 'during', 'after'):
-    child = os.fork()
-    if not child: inserts(when)
-    print(os.WTERMSIG(os.waitpid(child, 0)[1]))
-"""
-
-
-@needs_milvus
-def test_killed_while_it_inserts_it_goes_on(tmp_path):
-    uri, few = str(tmp_path/'killed.db'), ITEMS[:700]
-    killed = run_apart(INSERTS, uri, PYTHONPATH=f'{ROOT}{os.pathsep}{ROOT/"tests"}')
-    assert killed.stdout.split() == [str(int(signal.SIGKILL))]*3, killed.stderr[-2000:]
-    written = []
-    class Counted(MilvusIndex):
-        def _patiently(self, what, *args, **kwargs):
-            written.append(what)
-            return super()._patiently(what, *args, **kwargs)
-    index = Counted(few, uri, batch=100)
-    left = [f'inserting rows {i} to {i + 100}' for i in (400, 500, 600)]
-    assert [what for what in written if what.startswith('inserting')] in (left, left[1:])
-    rows = index.client.query(index.name, filter='id >= 0', output_fields=['id', 'vector'], limit=1000)
-    assert sorted(row['id'] for row in rows) == [*range(700)], 'each row stands there once'
-    assert all(np.array_equal(row['vector'], few[row['id']]) for row in rows)
-    found, flat = (each.search(QUERIES, 10)[1] for each in (VectorIndex(few, index), VectorIndex(few)))
-    assert (found == flat).mean() > .99
-    index.client.close()
-
-
 @needs_milvus
 @pytest.mark.parametrize('listens', [True, False], ids=['slow', 'absent'])
 def test_a_server_that_does_not_answer_is_one_line(listens):
@@ -318,22 +213,3 @@ def test_audit_measures_what_an_index_misses(labelled):
     assert np.isclose(table.winners, _winner_changed(*both).mean())
     hits = [len({*a} & {*b})/s.k for a, b in zip(ids.tolist(), exact.tolist(), strict=True)]
     assert np.isclose(table.found, np.mean(hits)) and table.queries == 90
-
-
-def test_poor_labels_are_refused_unless_asked_for(labelled, monkeypatch):
-    corpus, cases, families, s = labelled
-    poor = replace(corpus)
-    vars(poor)['index'] = corpus.index.with_engine(Poor(corpus.index.items))
-    label = labeller()
-    def propose(rows): return {name: x[rows] for name, x in families.items()}
-    monkeypatch.delenv('MODIT_LABELS', raising=False)
-    with pytest.raises(ValueError, match='of the winners .*MODIT_LABELS=anyway'):
-        label(propose, poor, cases, s)
-    monkeypatch.setenv('MODIT_LABELS', 'anyway')
-    assert label(propose, poor, cases, s).joint.shape == (30, 3)
-    monkeypatch.delenv('MODIT_LABELS')
-    audit_labels(corpus, cases, families, s.k)
-    _refuse_labels(audit(corpus, cases, families, s.k))
-    same = label_pool(corpus, cases, families, s.k)
-    flat = label_pool(replace(corpus, index_kind='flat'), cases, families, s.k)
-    assert abs(same.joint - flat.joint).mean() < .005

@@ -1,9 +1,7 @@
 """Speed at tiny sizes: answers agree, files join and outlive a kill, exponents are found; untimed."""
 import json
-import signal
 import subprocess
 import sys
-import time
 from functools import partial
 
 import matplotlib.pyplot as plt
@@ -169,36 +167,16 @@ def test_exponents_of_made_up_growth_are_recovered(tmp_path):
     assert line['items'].tolist() == [50, 500, 5000] and (line.dim == 8).all()
 
 
-KILLED = """
-import sys, time
-from pathlib import Path
-sys.path.insert(0, 'tests')
-from conftest import HANG
-from modit.settings import PER_DOMAIN, load_settings
-sys.path.insert(0, 'bench')
-from growth import Point, grow
-def measure(point, s):
-    if point.items == 300: time.sleep(HANG)
-    return [dict(work='a query', seconds=1, memory_mb=1)]
-grow([Point('flat', n) for n in (100, 200, 300)], load_settings('smoke'), Path('{}'), measure)
-"""
-
-
-def test_growth_goes_on_after_a_kill(tmp_path):
-    path, points = tmp_path/'growth.csv', [Point('flat', n) for n in (100, 200, 300)]
-    run = subprocess.Popen([sys.executable, '-c', KILLED.format(path)], cwd=ROOT, env=environment(ROOT))
-    def written(): return len(pd.read_csv(path)) if path.exists() else 0
-    while run.poll() is None and written() < 2: time.sleep(.1)   # the third point lasts until the kill
-    run.send_signal(signal.SIGKILL)
-    run.wait()
-    before, again = pd.read_csv(path), []
+def test_growth_goes_on_where_it_was_stopped(tmp_path):
+    path, points, asked = tmp_path/'growth.csv', [Point('flat', n) for n in (100, 200, 300)], []
     def measure(point, s):
-        again.append(point)
+        asked.append(point.items)
+        if len(asked) == 3: raise KeyboardInterrupt
         return power(point, s)
-    after = grow(points, S, path, measure)
-    assert again == points[2:] and len(before) == 2 and after['items'].tolist() == [100, 200, 300]
-    assert (pd.read_csv(path).seconds[:2] == before.seconds).all()
-    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    with pytest.raises(KeyboardInterrupt): grow(points, S, path, measure)
+    before, after = pd.read_csv(path), grow(points, S, path, measure)
+    assert asked == [100, 200, 300, 300] and after['items'].tolist() == [100, 200, 300]
+    assert (after.seconds[:2] == before.seconds).all() and [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
 def test_a_point_has_a_process_and_a_memory_of_its_own():

@@ -11,22 +11,23 @@ from conftest import said_in_forks, toy_repository
 from modit.repro.report.report import read_cases
 from modit.repro.pages import page
 from modit.repro.pages.notebooks import experiment_path, experiments, page_constant, short_name
-from modit.repro.pages.page import is_ledger, of_paper, open_page
+from modit.repro.pages.page import is_ledger, of_paper, open_page, pages_before
 from modit.repro.pages.parameters import slug
 from test_runs import finish, messages, models, papermill
 
 pytestmark = pytest.mark.slow
 
 
-READ = '474_repeated' # another page takes its scores
-LONG = (READ, '355_unanchored', '430_negative', '440_baselines', '400_sensitivity') # begin first
+PAPER = {name for name in experiments() if of_paper(name)}
+READ = {x for name in PAPER for x in pages_before(name, 'smoke')} - PAPER # whose scores these take
+LONG = {'355_unanchored', '430_negative', '440_baselines', '400_sensitivity'} | READ # begin first
+
 
 @pytest.fixture(scope='module')
 def everything(whole, tmp_path_factory):
     "The main run, gone on to every experiment of the paper and READ; others run on one domain only, below."
     copy = copied(whole, tmp_path_factory.mktemp('everything'))/'modit'
-    left = [name for name in experiments() if name not in MAIN and (of_paper(name) or name == READ)]
-    in_forks(copy, sorted(left, key=lambda name: name not in LONG), fresh=True)
+    in_forks(copy, sorted((PAPER | READ) - {*MAIN}, key=lambda name: (name not in LONG, name)), fresh=True)
     return copy
 
 

@@ -1,14 +1,12 @@
-"""Every figure of the committed scores, drawn and measured: colours that all readers can tell apart, text
-that can be read at the width of a page, and no label over another."""
+"""Rulers for figures: colours that all readers can tell apart, text that can be read at the width of a page,
+and no label over another. test_outputs.py lays them on every figure that a page draws."""
 import re
-from functools import cache
 from itertools import combinations
 from pathlib import Path
 from unittest.mock import patch
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import Collection
 from matplotlib.colors import to_hex, to_rgba_array
@@ -16,33 +14,16 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
 
-from conftest import EXPERIMENTS, ROOT, tracked_files
+from conftest import ROOT, tracked_files
 from modit.repro.report import looks
 from modit.repro.report.report import best_variants, read_cases
-from modit.repro.pages.notebooks import page_constant
-from modit.repro.pages.page import LEDGER, open_page, page_module
+from modit.repro.pages.page import open_page, page_module
 from modit.store import stream
 
 WIDTH = 7.5      # inches that a figure is shown at
 SMALLEST = 7     # points
 OVERLAP = 2      # pixels at 100 dpi by which boxes of text may reach into each other
 OKABE_ITO = ('#000000', '#E69F00', '#56B4E9', '#009E73', '#F0E442', '#0072B2', '#D55E00', '#CC79A7')
-NAMES = [p.stem.partition('_')[2] for p in EXPERIMENTS]
-every_page = pytest.mark.parametrize('name', NAMES)
-
-
-@cache
-def figures(name):
-    "A page's figures, label -> Figure, from its committed scores."
-    p = open_page(name, profile='mini')
-    read = page_constant(name, 'READS') + page_constant(name, 'SCORES')
-    paths = [p.folder/f'{x}.csv' if x in LEDGER else p.folder/'cases'/f'{x}.csv.gz' for x in read]
-    absent = [path.name for path in paths if not path.exists()]
-    if absent: pytest.skip(f'{name}: no {", ".join(absent)} in {p.folder}; run the experiment first')
-    module = page_module(name)
-    made = module.plot(p.scores(module), p)
-    plt.close('all')
-    return made
 
 
 # ---- rulers
@@ -57,9 +38,6 @@ def texts_of(figure):
     figure.set_layout_engine('none')  # as `savefig` does when the layout has settled
     with patch.object(Text, 'draw', spy): canvas.draw()
     return seen, canvas.get_renderer()
-
-
-settled = cache(texts_of)  # of a page's figure, which stays as it is: drawn once for all tests
 
 
 def box_of(text, renderer):
@@ -85,9 +63,8 @@ def reach_into(a, b):
     return True
 
 
-def overlapping(figure, texts_of=texts_of):
+def overlapping(texts, renderer):
     "Pairs of texts of which one lies over the other."
-    texts, renderer = texts_of(figure)
     boxes = [(t.get_text(), box_of(t, renderer)) for t in texts]
     return [(a, b) for (a, x), (b, y) in combinations(boxes, 2) if reach_into(x, y)]
 
@@ -116,6 +93,42 @@ def is_allowed(rgba):
     return False
 
 
+# ---- all that can be wrong with a figure
+def mark_of(line):
+    "Shape, filling and size of a line's marks."
+    face = line.get_markerfacecolor()
+    return line.get_marker(), face if face == 'none' else to_hex(face), line.get_markersize()
+
+
+def odd_entries(figure):
+    "Marks of the legend's HPPO that no line of the figure has: it is drawn as one of its variants."
+    drawn = {mark_of(line) for ax in figure.axes for line in ax.get_lines()}
+    legends = [*figure.legends, *filter(None, (ax.get_legend() for ax in figure.axes))]
+    entries = [pair for x in legends for pair in zip(x.legend_handles, x.get_texts(), strict=True)]
+    called = [handle for handle, text in entries if text.get_text() == looks.look('hppo').label]
+    marks = [mark_of(handle) for handle in called if isinstance(handle, Line2D)]
+    def near(mark): return any(x[:2] == mark[:2] and abs(x[2] - mark[2]) <= 2 for x in drawn)
+    return [mark for mark in marks if not near(mark)]
+
+
+def faults_of(figure):
+    "What is wrong with a figure: what, and where."
+    texts, renderer = texts_of(figure)
+    shown = min(1, WIDTH/figure.get_figwidth())
+    sizes = {t.get_text(): round(t.get_fontsize()*shown, 2) for t in texts}
+    codes = {method for method, seen in looks.METHODS.items() if seen.label != method and '_' in method}
+    found = {
+        f'wider than {WIDTH} inches': [x for x in [figure.get_figwidth()] if x > WIDTH + 1e-6],
+        'drawn beyond its edge': [x for x in [figure.get_tightbbox().width] if x > WIDTH + .1],
+        f'smaller than {SMALLEST} points': [text for text, size in sizes.items() if size < SMALLEST],
+        'one label over another': overlapping(texts, renderer),
+        'no colour of the palette': {(type(artist).__name__, *np.round(rgba, 2))
+                                     for artist, rgba in colours_of(figure) if not is_allowed(rgba)},
+        'not as in the legend': odd_entries(figure),
+        'a name of the code': codes & {word for text in sizes for word in text.split()}}
+    return {what: where for what, where in found.items() if where}
+
+
 # ---- the rulers measure what they should
 def test_rulers_find_faults():
     figure, ax = plt.subplots(figsize=(4, 2))
@@ -125,7 +138,7 @@ def test_rulers_find_faults():
     ax.text(.5, .1, 'unseen', visible=False)
     ax.text(.5, .1, 'alone')
     plt.close(figure)
-    assert overlapping(figure) == [('one label', 'another label')]
+    assert overlapping(*texts_of(figure)) == [('one label', 'another label')]
     assert {type(artist) for artist, rgba in colours_of(figure) if not is_allowed(rgba)} == {Line2D}
 
 
@@ -133,9 +146,9 @@ def test_turned_labels_may_stand_close():
     figure, ax = plt.subplots(figsize=(4, 3))
     ax.set_xticks(range(9), [f'a long label {i}' for i in range(9)], rotation=60, ha='left')
     plt.close(figure)
-    assert overlapping(figure) == []
+    assert overlapping(*texts_of(figure)) == []
     ax.tick_params(axis='x', rotation=0)
-    assert len(overlapping(figure)) >= 8
+    assert len(overlapping(*texts_of(figure))) >= 8
 
 
 def test_a_figure_is_the_same_however_often_it_was_drawn(tmp_path):
@@ -171,58 +184,12 @@ def test_only_what_the_front_page_shows_is_png_too():
     assert written == shown and {p.stem for p in shown} == {*looks.PNG}
 
 
-# ---- the figures
-@every_page
-def test_the_results_of_a_page_show_all_its_figures(name):
-    drawn, results = [*figures(name)], ROOT/'figures'/'mini'/f'{name}.md'
-    named = re.findall(r'^!\[(.*)\]', results.read_text(), re.M) if results.exists() else []
-    assert named == drawn, 'run make figures, then commit'
-
-
-@every_page
-def test_figures_fit_the_page(name):
-    for label, figure in figures(name).items():
-        settled(figure)
-        reach = figure.get_tightbbox().width
-        assert figure.get_figwidth() <= WIDTH + 1e-6, f'{label}: {figure.get_figwidth():.2f} in wide'
-        assert reach <= WIDTH + .1, f'{label}: what is drawn reaches over {reach:.2f} in'
-
-
-@every_page
-def test_text_can_be_read(name):
-    for label, figure in figures(name).items():
-        shown = min(1, WIDTH/figure.get_figwidth())
-        small = {t.get_text(): round(t.get_fontsize()*shown, 2) for t in settled(figure)[0]}
-        small = {text: size for text, size in small.items() if size < SMALLEST}
-        assert not small, f'{label}: smaller than {SMALLEST} pt: {small}'
-
-
-@every_page
-def test_no_label_lies_over_another(name):
-    for label, figure in figures(name).items():
-        found = overlapping(figure, settled)
-        assert not found, f'{label}: {found}'
-
-
-@every_page
-def test_colours_are_the_palettes(name):
-    for label, figure in figures(name).items():
-        settled(figure)
-        odd = {(type(artist).__name__, *np.round(rgba, 2)) for artist, rgba in colours_of(figure)
-               if not is_allowed(rgba)}
-        assert not odd, f'{label}: not of the palette: {odd}'
-
-
-def mark_of(line):
-    "Shape, filling and size of a line's marks."
-    face = line.get_markerfacecolor()
-    return line.get_marker(), face if face == 'none' else to_hex(face), line.get_markersize()
-
-
-@pytest.mark.parametrize('name, label', [('main', 'fig-pareto')])
-def test_a_ring_encloses_the_mark_of_hppos_variant(name, label):
-    p = open_page(name, profile='mini')
-    best, figure = best_variants(read_cases(p.folder, 'validation')), figures(name)[label]
+# ---- a figure of the main results
+def test_a_ring_encloses_the_mark_of_hppos_variant():
+    p, module = open_page('main', profile='mini'), page_module('main')
+    best = best_variants(read_cases(p.folder, 'validation'))
+    figure = module.plot(p.scores(module), p)['fig-pareto']
+    plt.close('all')
     domains = [ax.get_title() for ax in figure.axes[:len(p.domains)]]
     for i, ax in enumerate(figure.axes):
         lines = ax.get_lines()  # in the order in which they are drawn
@@ -230,24 +197,4 @@ def test_a_ring_encloses_the_mark_of_hppos_variant(name, label):
             inside = [x for x in lines[:lines.index(ring)] if len(x.get_xdata()) == 1
                       and np.allclose(x.get_xydata(), ring.get_xydata())]
             colour = looks.look(best[domains[i % len(domains)]]).colour
-            assert inside[-1].get_color() == colour, f'{label}, {domains[i % len(domains)]}'
-
-
-@every_page
-def test_the_legend_shows_hppo_as_it_is_drawn(name):
-    for label, figure in figures(name).items():
-        drawn = {mark_of(line) for ax in figure.axes for line in ax.get_lines()}
-        legends = [*figure.legends, *filter(None, (ax.get_legend() for ax in figure.axes))]
-        entries = [pair for x in legends for pair in zip(x.legend_handles, x.get_texts(), strict=True)]
-        called = [handle for handle, text in entries if text.get_text() == looks.look('hppo').label]
-        for marker, face, size in [mark_of(handle) for handle in called if isinstance(handle, Line2D)]:
-            near = [x for *same, x in drawn if same == [marker, face] and abs(x - size) <= 2]
-            assert near, f'{label}: the legend has {marker} of {size:g} points, the picture {drawn}'
-
-
-@every_page
-def test_labels_are_for_people(name):
-    codes = {method for method, seen in looks.METHODS.items() if seen.label != method and '_' in method}
-    for label, figure in figures(name).items():
-        words = {word for t in settled(figure)[0] for word in t.get_text().split()}
-        assert not codes & words, f'{label}: names of the code: {codes & words}'
+            assert inside[-1].get_color() == colour, domains[i % len(domains)]

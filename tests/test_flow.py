@@ -82,18 +82,6 @@ def test_two_streams_equal_one_masked_sequence(seed):
         for one, other in zip(ours, naive, strict=True): assert (one - other).abs().max() < 1e-6
 
 
-@torch.no_grad()
-@pytest.mark.parametrize('seed', range(3))
-def test_cache_gives_the_uncached_velocity(seed):
-    g = torch.Generator().manual_seed(seed)
-    model, items, z, t = random_model(), points(3, 6), points(3, 4), torch.rand(3, 4, generator=g)
-    valid, visible = torch.rand(3, 6, generator=g) < .7, torch.rand(3, 4, generator=g) < .7
-    position = torch.randint(0, 7, (3, 4), generator=g)
-    for mask, seen in ((None, None), (valid, None), (valid, visible)):
-        cached = model.cached_velocity(model.prefill(items, mask), z, t, position, seen)
-        assert torch.allclose(cached, model(items, z, t, position, mask, seen), atol=1e-5)
-
-
 def test_names_of_weights_are_those_of_stored_checkpoints():
     names = list(new_model(S).state_dict())
     block = ('offset', 'qkv', 'out', 'up', 'down')

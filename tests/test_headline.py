@@ -11,7 +11,7 @@ from modit.repro.datasets.datasets import CLAIMED as PROFILES
 from modit.repro.ours import lists
 from modit.repro.pages.page import open_page
 from modit.repro.report.report import read_cases
-from test_figures import SMALLEST, WIDTH, colours_of, is_allowed, overlapping, texts_of
+from test_figures import faults_of, texts_of
 
 CLAIMS = ('C02', 'C09', 'C04', 'C13', 'C14', 'C18')
 
@@ -138,11 +138,7 @@ def found():
     return lists.plot(scores, p)['fig-found']
 
 
-def test_the_lists_can_be_read():
-    figure = found()
-    assert figure.get_figwidth() <= WIDTH and not overlapping(figure)
-    assert min(text.get_fontsize() for text in texts_of(figure)[0]) >= SMALLEST
-    assert all(is_allowed(rgba) for _, rgba in colours_of(figure))
+def test_the_lists_can_be_read(): assert not faults_of(found())
 
 
 def words_of(figure): return [text.get_text() for text in texts_of(figure)[0]]

@@ -8,14 +8,12 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import brentq
-from scipy.special import expit
 
 from conftest import corpus_of
 from modit.anchored import anchored
 from modit.candidates import labelled_pool, rewarded_items
 from modit.data.scorer import Scorer, Service
-from modit.direct import Looks, climb, direct_rewards, nearest, soft_border, soft_joint
+from modit.direct import Looks, climb, direct_rewards, nearest
 from modit.evaluation import average_pool, sample_cases
 from modit.flow import unconditional_velocity
 from modit.model import init_zero_layers, new_model
@@ -38,21 +36,6 @@ L = replace(S, direct_tail=0.)  # of lessons
 
 @pytest.fixture(scope='module')
 def corpus(): return corpus_of('D3', S)
-
-
-@pytest.mark.parametrize(('k', 'temperature'), [(1, .02), (20, .01), (20, .5), (99, .02)])
-def test_the_border_is_the_root_that_scipy_finds(k, temperature):
-    scores = np.random.default_rng(k).normal(0, .3, 100)
-    root = brentq(lambda tau: expit((scores - tau)/temperature).sum() - k, -50, 50, xtol=1e-13)
-    found = soft_border(torch.from_numpy(scores), k, temperature)
-    assert abs(float(found) - root) < 1e-9
-
-
-def test_nothing_is_learned_where_all_labels_are_equal():
-    scores = torch.randn(3, 50, requires_grad=True)
-    for label in (0., 1.):
-        value = soft_joint(scores, torch.full((3, 50), label), 10, .05)
-        assert not torch.autograd.grad(value.sum(), scores)[0].any()
 
 
 def test_a_list_longer_than_what_may_be_searched_is_refused(corpus):

@@ -1,20 +1,18 @@
-"""What an experiment page prints and draws is what its committed scores give: every page runs again, cell by
-cell, and each of its stored outputs is compared with the new one, a picture pixel by pixel.
+"""What an experiment page prints, draws and writes is what its committed scores give: every page runs again,
+cell by cell. Each of its stored outputs is compared with the new one, a picture pixel by pixel; tables,
+results and the ledger are compared with the committed ones; and its figures are measured (test_figures.py).
 
-Nothing is trained and nothing is written: tables and figures have tests of their own (test_redraw.py,
-test_figures.py), and the ledger is a copy. One rule says what is not compared: a cell that asks the store for
+Nothing is trained and nothing is written. One rule says what is not compared: a cell that asks the store for
 a corpus or a model, for it shows what no score file holds. What differs from run to run, such as a duration,
 has no place among the stored outputs of an experiment.
 """
 import base64
 import io
 import os
-import shutil
 import traceback
 from itertools import zip_longest
 from multiprocessing import get_context
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 import numpy as np
@@ -26,14 +24,15 @@ from fastcore.nbio import read_nb
 from IPython.core.pylabtools import select_figure_formats
 from PIL import Image
 
-from conftest import EXPERIMENTS, ROOT
+from conftest import EXPERIMENTS, OF_REAL_DATA, ROOT, tracked_files
 from modit.repro.pages import page
 from modit.stages import pipeline
-from modit.repro.report import looks
+from modit.repro.report import ledger, looks, report
 from modit.repro.pages.page import page_module
-from modit.repro.report.ledger import give_reasons, update_claims
+from test_figures import faults_of
 
 pytestmark = pytest.mark.slow
+TRACKED = {ROOT/path for path in tracked_files() if path.parts[0] == 'figures'}
 
 
 # ---- a run that neither trains nor writes
@@ -44,19 +43,26 @@ class AsksTheStore(Exception):
 def refuse(*stage, **more): raise AsksTheStore
 
 
-def drawn(folder, label, figure):
-    "In the place of `save_figure`: a figure that was saved is shown with the layout it was saved with."
-    looks._laid_out_anew(figure)
-    figure.savefig(io.BytesIO(), format='png', bbox_inches='tight')
+class Run:
+    "What a page shows, cell id -> outputs, None where the cell asks the store; writes, path -> text; draws."
+    def __init__(self): self.shown, self.written, self.drawn = {}, {}, {}
 
+    def write(self, path, text):
+        "In the place of `atomic_write`."
+        self.written[Path(path)] = text
 
-def on_a_copy(change):
-    "A function that changes a folder's ledger, at work on a copy of it."
-    def changed(folder, rows):
-        with TemporaryDirectory() as copy:
-            for name in page.LEDGER: shutil.copy2(folder/f'{name}.csv', copy)
-            return change(Path(copy), rows)
-    return changed
+    def save_figure(self, folder, label, figure):
+        "In its place: a figure that was saved is shown with the layout it was saved with."
+        looks._laid_out_anew(figure)
+        figure.savefig(io.BytesIO(), format='png', bbox_inches='tight')
+        self.drawn[label] = figure
+
+    def faults(self):
+        "What is wrong with what was written and drawn."
+        old = [path for path, text in self.written.items() if path in TRACKED and path.read_text() != text]
+        measured = {label: faults_of(figure) for label, figure in self.drawn.items()}
+        return [f'{path.relative_to(ROOT)}: run make figures, then commit' for path in old] + [
+            f'{label}: {found}' for label, found in measured.items() if found]
 
 
 def in_a_kernel():
@@ -68,19 +74,17 @@ def in_a_kernel():
 
 
 def run_page(path):
-    "The outputs of a page's cells, None for a cell that asks the store; or the traceback that ended the run."
+    "A page's outputs, which files it would write, and its faults; or the traceback that ended the run."
     os.chdir(path.parent)
-    shell, found = in_a_kernel(), {}
-    with patch.object(page, 'write_tables'), patch.object(page, 'save_figure', drawn), \
-            patch.object(page, 'update_claims', on_a_copy(update_claims)), \
-            patch.object(page, 'give_reasons', on_a_copy(give_reasons)), \
-            patch.object(pipeline, 'make_stage', refuse):
+    shell, run = in_a_kernel(), Run()
+    with patch.object(report, 'atomic_write', run.write), patch.object(ledger, 'atomic_write', run.write), \
+            patch.object(page, 'save_figure', run.save_figure), patch.object(pipeline, 'make_stage', refuse):
         for cell in read_nb(path).cells:
             if cell.cell_type != 'code': continue
-            found[cell.id] = shell.run(cell.source)
-            if isinstance(shell.exc, AsksTheStore): found[cell.id] = None
+            run.shown[cell.id] = shell.run(cell.source)
+            if isinstance(shell.exc, AsksTheStore): run.shown[cell.id] = None
             elif shell.exc: return ''.join(traceback.format_exception(shell.exc))
-    return found
+    return run.shown, {*run.written}, run.faults()
 
 
 @pytest.fixture(scope='module')
@@ -150,9 +154,13 @@ def test_differences_are_found():
 
 
 @pytest.mark.parametrize('path', EXPERIMENTS, ids=lambda p: p.stem)
-def test_stored_outputs_are_those_of_the_committed_scores(outputs_of, path):
+def test_a_page_follows_from_the_committed_scores(outputs_of, path):
     found = outputs_of[path].get(600)
-    assert isinstance(found, dict), f'{path.name} failed:\n{found[-3000:]}'
-    odd = differences(path, found)
+    assert isinstance(found, tuple), f'{path.name} failed:\n{found[-3000:]}'
+    shown, written, faults = found
+    results = [p for p in TRACKED if p.name == f'{path.stem[4:]}.md' and p.parent.name == 'mini']
+    assert {*results} <= written or path.stem in OF_REAL_DATA, 'it does not publish its results'
+    odd = differences(path, shown)
     where = path.relative_to(ROOT).parent
     assert not odd, '\n'.join([f'{path.name}: run it in {where} and store its outputs:', *odd])
+    assert not faults, '\n'.join(faults)

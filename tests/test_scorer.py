@@ -1,7 +1,6 @@
 """Labels on demand: only what is needed is asked for, once, and nothing that was paid for is lost."""
 import math
 import shutil
-import signal
 import sys
 import types
 from dataclasses import replace
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import HANG, full_disk, run_apart
+from conftest import HANG, full_disk
 from modit.stages import pipeline
 from modit.data import scorer
 from modit.density import fit_predictor, predict_density, recall_density
@@ -91,30 +90,6 @@ def test_a_passing_failure_is_asked_again(tmp_path):
     labels = begin(shaky, tmp_path)
     labels.service = replace(labels.service, tries=4)
     assert np.array_equal(labels[np.arange(40)], ODD) and len(oracle.asked) == 40
-
-
-KILLED = """
-import os, sys
-import numpy as np
-from modit.data.scorer import Scorer, Service
-answered = open(sys.argv[2], 'a')
-def call(ids):
-    if int(ids[0]) >= 20: os.kill(os.getpid(), 9)
-    answered.write(' '.join(ids) + ' '); answered.flush()
-    return [1]*len(ids)
-Scorer(Service(call, batch=4), np.arange(40).astype(str), sys.argv[1], 'a:b')[np.arange(40)]
-"""
-
-
-def test_a_kill_costs_no_label(tmp_path):
-    run = run_apart(KILLED, tmp_path/'scores.sqlite', tmp_path/'answered')
-    assert run.returncode == -signal.SIGKILL, run.stderr[-2000:]
-    paid, asked = (tmp_path/'answered').read_text().split(), []
-    def call(ids):
-        asked.extend(ids)
-        return [1]*len(ids)
-    labels = Scorer(Service(call), np.arange(40).astype(str), tmp_path/'scores.sqlite', 'a:b')
-    assert labels[np.arange(40)].all() and len(paid) == 20 and not set(asked) & set(paid)
 
 
 def test_a_full_disk_asks_for_nothing_that_it_cannot_keep(tmp_path):

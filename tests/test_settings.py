@@ -40,11 +40,6 @@ def test_saved_steps_of_the_off_policy_round():
     assert load_settings('paper').off_policy_steps[:2] == (100, 200)
 
 
-def test_paper_profile_is_the_default_section():
-    cfg = read_profiles()
-    assert not dict(cfg['paper']) and profile_values(cfg, 'paper') == dict(cfg['DEFAULT'])
-
-
 @pytest.mark.parametrize('profile', [p for p in PROFILES if p != 'paper'])
 def test_profile_sets_its_scale(profile):
     cfg = read_profiles()

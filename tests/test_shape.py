@@ -3,7 +3,6 @@ import json
 import unicodedata
 import warnings
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +10,6 @@ import pytest
 
 from modit import synthetic_domain
 from modit.data.folder import write_folder
-from modit.serving import catalogue
 from modit.serving.catalogue import OneQuery
 from modit.serving.lists import printed, read_marks
 from modit.serving.names import called
@@ -21,7 +19,6 @@ from modit.serving.shape import (
 from modit.serving.retriever import Retriever
 from modit.serving.where import where
 from modit.settings import load_settings
-from modit.store import HalfRows
 
 SEEDS = range(2)  # of the random numbers
 
@@ -131,29 +128,6 @@ def test_numbers_and_columns_are_what_they_are_in_any_form():
         with pytest.raises(ValueError, match='condition') as refusal: where(table, wrong)
         assert '\n' not in str(refusal.value)
     assert not where(table, 'whole=1e999').any() and not where(table, 'whole=2024-02-30').any()
-
-
-@pytest.mark.parametrize('seed', SEEDS)
-def test_equal_items_come_by_row_whatever_is_asked(seed):
-    rng = np.random.default_rng(seed)
-    items, query = unit(rng.normal(size=(3000, 48))), unit(rng.normal(size=48))
-    copies = np.sort(rng.choice(3000, 700, replace=False))
-    items[copies] = query if seed % 2 else unit(query + .3*items[0])
-    every, some = np.ones(3000, bool), rng.random(3000) < .5
-    goods = catalogue.make_catalogue(SimpleNamespace(items=items))
-    for kept in (every, some):
-        order = [i for i in ranked(items, query) if kept[i]]
-        for k in (1, 3, 9, 650, 720):
-            for among in (None, OneQuery(items).candidates, OneQuery(items, 1).candidates):
-                assert nearest(items, query, k, kept, among)[1].tolist() == order[:k]
-    none = np.zeros((0, 48), np.float32), np.zeros(0, np.int64)
-    half = HalfRows(items.astype(np.float16))
-    for k in (1, 3, 9, 650, 720):
-        assert goods.nearest(query[None], k, *none)[1].tolist() == ranked(items, query)[:k]
-        found = catalogue.make_catalogue(SimpleNamespace(items=half)).nearest(query[None], k, *none)[1]
-        assert found.tolist() == ranked(half[:], query)[:k]
-    mmr = diverse(items[copies[:200]], items[copies[:200]] @ query, 5, .5)
-    assert mmr.tolist() == list(range(5)) # all alike: the first ones
 
 
 def test_marks_of_equal_items_move_nothing():

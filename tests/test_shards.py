@@ -1,9 +1,7 @@
 """A pool labelled in shards: the same bytes for any number, and nothing lost to kills, disks and servers."""
-import errno
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import ROOT, corpus_of, environment, full_disk, run_apart
+from conftest import ROOT, corpus_of, environment, full_disk
 from modit.cli import command
 from modit.stages import pipeline, shards
 from modit.index import milvus
@@ -99,25 +97,6 @@ class Counted:
 
 
 ALL, SEVEN = toy(slice(0, 48)), [(0, 6), (6, 13), (13, 20), (20, 27), (27, 34), (34, 41), (41, 48)]
-KILLED = """
-import os, signal
-from test_shards import ALL, Counted, label_in_shards
-label_in_shards(Counted(20, lambda: os.kill(os.getpid(), signal.SIGKILL)), ALL.cases, {!r}, shards=7)
-"""
-
-
-def test_killed_in_the_middle_only_unfinished_shards_are_labelled_again(tmp_path):
-    path = f'{ROOT}{os.pathsep}{ROOT/"tests"}'
-    killed = run_apart(KILLED.format(str(tmp_path/'work')), PYTHONPATH=path)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
-    kept = {p: p.stat().st_mtime_ns for p in (tmp_path/'work').iterdir()}
-    assert sorted(kept) == [shard_file(tmp_path/'work', 1, i, 7) for i in (1, 2, 3)]
-    label = Counted()
-    joined = label_in_shards(label, ALL.cases, tmp_path/'work', shards=7)
-    assert label.rows == SEVEN[3:] and saved(joined, tmp_path) == saved(ALL, tmp_path)
-    assert {p: p.stat().st_mtime_ns for p in kept} == kept
-
-
 def test_a_later_round_goes_on_at_its_unfinished_shard(world, tmp_path, monkeypatch):
     policy, corpus = world
     s, label, rows = replace(S, hppo_steps=2), shards.label_pool, []
@@ -140,44 +119,6 @@ def test_a_later_round_goes_on_at_its_unfinished_shard(world, tmp_path, monkeypa
 
 
 # ---- disks
-def damages(whole):
-    "Ways in which a file may be spoilt: cut, emptied, foreign, and single bits anywhere."
-    yield from (whole[:100], whole[:-10], b'', b'no pool at all', whole + b'x')
-    for i in [*range(8, 700, 31), *range(len(whole) - 200, len(whole), 43)]:
-        yield whole[:i] + bytes([whole[i] ^ 1 << i % 8]) + whole[i + 1:]
-
-
-def test_a_damaged_shard_is_named_and_made_again(tmp_path, capsys):
-    whole = saved(label_in_shards(toy, ALL.cases, tmp_path, shards=7), tmp_path)
-    path = shard_file(tmp_path, 1, 3, 7)
-    sound = path.read_bytes()
-    for damage in (*damages(sound), shard_file(tmp_path, 1, 5, 7).read_bytes()):
-        path.write_bytes(damage)
-        label = Counted()
-        assert saved(label_in_shards(label, ALL.cases, tmp_path, shards=7), tmp_path) == whole
-        assert label.rows == SEVEN[2:3] and path.read_bytes() == sound
-        said = capsys.readouterr().out
-        assert said.startswith(f'{path}: ') and said.endswith('; labelled again\n') and said.count('\n') == 1
-
-
-def test_a_full_disk_leaves_whole_shards_only(tmp_path, monkeypatch):
-    calls, sync = [], os.fsync
-    def full(fd):
-        calls.append(fd)
-        if len(calls) > 3: raise OSError(errno.ENOSPC, 'No space left on device')
-        sync(fd)
-    label = Counted()
-    with monkeypatch.context() as m:
-        m.setattr('os.fsync', full)
-        with pytest.raises(OSError, match='cannot write .*-4-of-7.*No space left on device') as refused:
-            label_in_shards(label, ALL.cases, tmp_path/'work', shards=7)
-    assert '\n' not in str(refused.value)
-    assert sorted((tmp_path/'work').iterdir()) == [shard_file(tmp_path/'work', 1, i, 7) for i in (1, 2, 3)]
-    label.rows.clear()
-    joined = label_in_shards(label, ALL.cases, tmp_path/'work', shards=7)
-    assert label.rows == SEVEN[3:] and saved(joined, tmp_path) == saved(ALL, tmp_path)
-
-
 def test_a_disk_that_fills_up_at_the_join_keeps_all_shards(tmp_path):
     joined, path = label_in_shards(toy, ALL.cases, tmp_path, shards=7), tmp_path/'joined'
     with full_disk(3000), pytest.raises(OSError, match='cannot write .*joined'): joined.save(path)
@@ -191,13 +132,15 @@ def test_a_disk_that_fills_up_at_the_join_keeps_all_shards(tmp_path):
 class Server:
     "Milvus in a dict, exact; answers so many searches, then fails in one way until it is started again."
     def __init__(self, error):
-        self.rows, self.error, self.left, self.up, self.asked = {}, error, 10**9, True, 0
+        self.rows, self.error, self.left, self.up, self.asked, self.written = {}, error, 10**9, True, 0, 0
 
     def __getattr__(self, name): return MagicMock()
 
     def query(self, *_, **__): return [{'count(*)': len(self.rows)}]
 
-    def upsert(self, name, rows, timeout): self.rows.update((row['id'], row['vector']) for row in rows)
+    def upsert(self, name, rows, timeout):
+        self.written += len(rows)
+        self.rows.update((row['id'], row['vector']) for row in rows)
 
     def search(self, name, data, limit, timeout, **_):  # no call waits for ever
         self.left -= 1
@@ -224,6 +167,12 @@ def server(monkeypatch):
     monkeypatch.setattr(milvus, '_make_collection', lambda *_, **__: None)
     monkeypatch.setattr(milvus.time, 'sleep', pauses.append)
     return made, pauses
+
+
+def test_rows_that_are_there_are_not_inserted_again(world, server):
+    items, made = world[1].items[:700], server[0]
+    made.rows = dict(enumerate(items[:400]))
+    assert len(milvus.MilvusIndex(items, 'nowhere', batch=100)) == 700 and made.written == 300
 
 
 @pytest.mark.parametrize('how', ['slow', 'dropped'])

@@ -18,7 +18,7 @@ from importlib.metadata import entry_points
 [script.load()() for script in entry_points(group='console_scripts', name='nbdev-export')]"""
 KEYS = """
 import json
-from modit.repro.ablations import STAGES
+from modit.repro.lib.ablations import STAGES
 from modit.stages.stages import stage_key
 from modit.settings import load_settings
 from modit.repro.verdicts.claims import real_ledger
@@ -75,7 +75,7 @@ def make_toys(name):
 '''
 HEAD = 'DATASETS = { # profile -> its row'
 DATASET = f"""{HEAD}
-    'toys': Dataset('datasets.toys:make_toys', 'toys', 'random numbers', 'nobody owns them', ('order',)),"""
+    'toys': Dataset('datasets.toys:make_toys', 'toys', ('order',)),"""
 SECTION = """
 [toys]
 base = smoke
@@ -134,7 +134,7 @@ def followed(tmp_path_factory):
     with pytest.MonkeyPatch.context() as m:
         m.setenv('MODIT_RUNS', str(copy/'runs'))
         before = modules(copy), *keys_and_claims(copy)
-        edit(copy/'nbs'/'repro'/'168_ablations.ipynb', BEFORE, ROW)
+        edit(copy/'nbs'/'repro'/'lib'/'168_ablations.ipynb', BEFORE, ROW)
         add_toys(copy)
         add_claim(copy)
         run_python(EXPORT, copy)
@@ -144,7 +144,7 @@ def followed(tmp_path_factory):
 def test_each_recipe_is_the_files_that_it_names(followed):
     copy, code, *_ = followed
     changed = {name for name, text in modules(copy).items() if text != code.get(name)} - {'_modidx.py'}
-    assert changed == {'repro/ablations.py', 'repro/datasets/datasets.py', 'repro/datasets/toys.py',
+    assert changed == {'repro/lib/ablations.py', 'repro/datasets/datasets.py', 'repro/datasets/toys.py',
                        'repro/paper/twice.py'}
 
 

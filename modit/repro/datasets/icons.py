@@ -153,14 +153,13 @@ _INK = slice(_WIDTH, _WIDTH + 576)
 
 # %% ../../../nbs/repro/datasets/043_icons.ipynb #c027
 def one_of_each(
-    ink,     # (n, p) ink of each pixel or field
-    most=.1, # largest difference of duplicates, as a share of their ink
+    ink, # (n, p) ink of each pixel or field
 ) -> np.ndarray: # (n,) bool
     "Which pictures to keep so that no two are duplicates; the first of a group stays."
     keep = np.ones(len(ink), bool)
     for i in range(1, len(ink)):
         others = ink[:i][keep[:i]]
-        keep[i] = (np.abs(others - ink[i]).sum(1) >= most*np.maximum(others, ink[i]).sum(1)).all()
+        keep[i] = (np.abs(others - ink[i]).sum(1) >= .1*np.maximum(others, ink[i]).sum(1)).all()
     return keep
 
 # %% ../../../nbs/repro/datasets/043_icons.ipynb #c030
@@ -194,7 +193,6 @@ def why_no_icons(
 def make_icons(
     name='phosphor', # of ICONS
     folder=None,     # target folder; None: runs/public/<name>
-    dim=192,         # of the vectors
 ) -> Path:           # the folder
     "Make the folder of a domain of icons unless it exists; raises `OSError` if a package cannot be fetched."
     package, least = _package_of(name)
@@ -208,6 +206,6 @@ def make_icons(
     parts = [vectors[:, :_WIDTH]]
     if name.endswith('-plain'): parts = [vectors[:, _INK], vectors[:, _INK.stop:]]
     atomic_write(folder/'LICENSE', icon_sets(package).query('used').to_csv())
-    write_folder(folder, principal(parts, dim), items.id, items.attribute, pattern=items.pattern,
+    write_folder(folder, principal(parts, 192), items.id, items.attribute, pattern=items.pattern,
                  text=items.stem.str.replace('-', ' '))
     return folder

@@ -16,20 +16,14 @@ import modit
 from ..datasets.datasets import CLAIMED, asks
 from ...data.trouble import _LEAST_POSITIVES
 from .article import _cells, _in_paper, _rows_of, _table, filled
-from .report import with_hppo
+from .report import read_cases, with_hppo
 from .verdicts import contrasts
 from ...serving.lists import aligned
 from ...settings import load_settings, repo_root, require
 from ...store import atomic_write
 
 # %% ../../../nbs/repro/report/222_front.ipynb #cba28930
-@cache
-def scores(
-    name,           # of a committed file of per-case scores
-    profile='mini', # of figures
-) -> pd.DataFrame:
-    "Per-case scores of a page."
-    return pd.read_csv(repo_root()/'figures'/profile/'cases'/f'{name}.csv.gz')
+def scores(name, profile='mini'): return read_cases(repo_root()/'figures'/profile, name) # of one page
 
 # %% ../../../nbs/repro/report/222_front.ipynb #ca99c95c
 OTHERS = ('baselines', 'own_direction', 'rule', 'direct', 'both', 'elsewhere') # answer the main page's cases

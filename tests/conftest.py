@@ -48,7 +48,7 @@ ROOMS = ('paper', 'ours', 'verdicts') # folders of experiments
 _FOUND = (p for room in ROOMS for p in (ROOT/'nbs'/'repro'/room).glob('*.ipynb'))
 EXPERIMENTS = sorted(_FOUND, key=lambda p: p.stem)
 # pages that ask nothing of synthetic domains, and the profile that they are run with
-OF_REAL_DATA = {'478_patterns': 'icons', '371_reach': 'public', '373_budget': 'molecules'}
+OF_REAL_DATA = {'478_patterns': 'icons', '373_budget': 'molecules'}
 PAGES = all_pages()
 LIBRARY = sorted({*PAGES} - {*EXPERIMENTS}, key=lambda p: p.stem)
 

@@ -17,7 +17,6 @@ from modit.repro.datasets.icons import LICENCES, icon_sets, make_icons, read_ico
 from modit.repro.datasets.public import Embedder, read_tweets, read_wordnet
 from modit.repro.lib.budgets import Wallet, WalletLooks, feedback, hunt, list_scores, market, on_shelf
 from modit.repro.lib.budgets import requests
-from modit.repro.ours.budget import agreement, in_each
 from modit.settings import load_settings
 from modit.store import runs_dir
 
@@ -234,17 +233,3 @@ def test_feedback_lists_hold_no_seed_and_no_item_twice(corpus, s):
         both = np.concatenate([ids, cases.sequence], 1)
         assert all(len({*row}) == s.k + s.prefix_len for row in both)
         assert list_scores(corpus, cases, ids).joint.between(0, 1).all()
-
-
-def test_sets_that_disagree_are_named():
-    columns = ['method', 'budget', 'estimate', 'low']
-    def gained(*rows): return pd.DataFrame([x for x in rows for _ in range(2)], columns=columns)
-    tests, costly = ('tested_10', 100, .2, .1), ('reranked', 100, .1, -.1)
-    one = gained(tests, costly)
-    same = in_each(dict(a=one, b=one))
-    assert same.agree.all() and same.everywhere.sum() == 1 and 'disagree' not in agreement(same)
-    other = gained(tests, ('reranked', 100, .3, .2), ('rule', 100, .3, .2))
-    both = in_each(dict(a=one, b=other))
-    assert len(both) == 2, 'a row that only one set has is not compared'
-    assert both.loc['reranked', 100].agree == False # noqa: E712
-    assert '(100)' in agreement(both).partition('disagree on')[2]

@@ -191,11 +191,11 @@ from modit.repro.report.looks import look
 from modit.settings import load_settings
 s = load_settings('mini')
 scores = {name: pd.read_csv(f'figures/mini/cases/{name}.csv.gz') for name in (*baselines.READS, 'baselines')}
-p = SimpleNamespace(s=s, domains=s.domains, splits=('item', 'pattern'), grids={})
+p = SimpleNamespace(s=s, domains=s.domains, splits=('item', 'pattern'))
 table = baselines.table(scores, p)['tab-baselines']
 baselines.plot(scores, p)
 assert 'halfway' in baselines.RIVALS and look('halfway').label == 'Half the probe'
-assert baselines.grids_of(p)['halfway'] == (.2, .4)
+assert baselines.ROWS['halfway'].grid == (.2, .4)
 print('columns', *table.frame.columns[2:])
 """
 

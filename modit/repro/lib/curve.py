@@ -91,37 +91,29 @@ def draw_gains(
     for r in rows.itertuples():
         whisker(ax, aside*r.cases, 100*r.estimate, 100*r.low, 100*r.high, seen, markersize=4)
 
-# %% ../../../nbs/repro/lib/273_curve.ipynb #150b88ff
-def _panels(splits): # a figure and its axes
-    fig, axes = plt.subplots(1, len(splits), figsize=(7.5, 2.9), sharey=True, squeeze=False)
-    return fig, axes[0]
-
-def _legend(axes, *seen): # Looks
-    axes[-1].legend(handles=legend_of(*seen), loc='center left', bbox_to_anchor=(1, .5))
-
 # %% ../../../nbs/repro/lib/273_curve.ipynb #c273gain
 def gains_picture(
     rows,   # domain, split, cases, estimate, low, high: gains over SFT
     paper,  # of `paper_gain`
     splits, # a panel each
-    most:int, # labelled cases in the paper
 ):          # matplotlib Figure
     "Gain over SFT by labelled cases, beside the paper's."
     theirs = paper.set_index(['split', 'domain']).gain
     marks = looks_of(rows.domain.unique())
-    fig, axes = _panels(splits)
+    fig, (axes,) = plt.subplots(1, len(splits), figsize=(7.5, 2.9), sharey=True, squeeze=False)
     for ax, split in zip(axes, splits, strict=True):
         ax.axhline(0, c='0.6', lw=.8, zorder=0)
         for i, name in enumerate(marks):
             draw_gains(ax, rows[(rows.split == split) & (rows.domain == name)], marks[name], 1.04**i)
             gain = theirs.get((split, name), np.nan)
-            ax.plot(1.3*1.04**i*most, gain, **marks[name]._replace(filled=False).style)
-        places = sorted({*rows.cases, most})
+            ax.plot(1.3*1.04**i*rows.cases.max(), gain, **marks[name]._replace(filled=False).style)
+        places = sorted(rows.cases.unique())
         ax.set(xscale='log', xlabel='labelled cases', title=f'{split} split')
         ax.set_xticks(places, [f'{x:,}' for x in places])
         ax.minorticks_off()
     axes[0].set_ylabel('Joint minus SFT (points)')
-    _legend(axes, *marks.values(), Look("Paper's HPPO", '0.3', 'o', False))
+    seen = *marks.values(), Look("Paper's HPPO", '0.3', 'o', False)
+    axes[-1].legend(handles=legend_of(*seen), loc='center left', bbox_to_anchor=(1, .5))
     return fig
 
 # %% ../../../nbs/repro/lib/273_curve.ipynb #c273item
@@ -131,7 +123,7 @@ def items_picture(
 ):          # matplotlib Figure
     "Joint against different items labelled, of HPPO and of direct rewards."
     marks = looks_of(rows.domain.unique())
-    fig, axes = _panels(splits)
+    fig, (axes,) = plt.subplots(1, len(splits), figsize=(7.5, 2.9), sharey=True, squeeze=False)
     for ax, split in zip(axes, splits, strict=True):
         for name, seen in marks.items():
             mine = rows[(rows.split == split) & (rows.domain == name)].sort_values('different')
@@ -142,5 +134,5 @@ def items_picture(
         ax.set(xlabel='different items labelled (thousands)', title=f'{split} split')
     axes[0].set_ylabel('Joint (%)')
     kinds = Look('HPPO (line)', '0.3', 'o'), Look('Direct (dashed)', '0.3', 'o', False)
-    _legend(axes, *marks.values(), *kinds)
+    axes[-1].legend(handles=legend_of(*marks.values(), *kinds), loc='center left', bbox_to_anchor=(1, .5))
     return fig

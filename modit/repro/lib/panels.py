@@ -150,20 +150,16 @@ def draw_sheet(
     lists,         # of `list_rows`
     names,         # of the cases' patterns
     pictures:dict, # item -> (side, side) uint8
-    headings=None, # heading of `lists` -> text above its column; None: the headings
     trait='filled', # name of the attribute
-    notes=None,    # a line below each name
 ):                 # matplotlib Figure
     "Draw seeds and lists of each case; wrong items are faint and crossed out."
     fig, ax, heights, starts = _canvas(lists, len(names))
-    above = [f'“{name}”, {trait}' for name in names]
-    if notes: above = [f'{words}\n{note}' for words, note in zip(above, notes, strict=True)]
     for x, (heading, column) in zip(starts, lists.groupby('heading', sort=False), strict=True):
-        seeds, title = heading == 'seeds', (headings or {}).get(heading, heading)
-        ax.text(x + .1, -.15, title, fontsize=9.5, fontweight='bold', color=BLACK, va='bottom')
+        seeds = heading == 'seeds'
+        ax.text(x + .1, -.15, heading, fontsize=9.5, fontweight='bold', color=BLACK, va='bottom')
         for i, y in enumerate(heights):
             rows = column[column.case == i]
-            words = above[i] if seeds else f'{rows.right.sum()} of {len(rows)} right'
+            words = f'“{names[i]}”, {trait}' if seeds else f'{rows.right.sum()} of {len(rows)} right'
             ax.text(x + .1, y + .35, words, fontsize=8.5, color=DARK, va='center')
             _block(ax, x, y + .75, rows, pictures, _SEEDS if seeds else _LIST)
     return fig

@@ -3,8 +3,7 @@
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'APART', 'FREE', 'TRAINED', 'SHARED', 'LENGTHS', 'DEPTHS', 'LEAST_SERIES', 'COLUMNS',
            'asked_of', 'nearest_seed', 'free_answers', 'classifier', 'policies', 'score_feedback', 'score_market',
-           'facts_of', 'run', 'by_budget', 'enrichment', 'gains', 'paying', 'said_of', 'table', 'plot', 'in_each',
-           'agreement', 'claims']
+           'run', 'by_budget', 'gains', 'kinds_of', 'table', 'plot', 'claims']
 
 # %% ../../../nbs/repro/ours/373_budget.ipynb #2c15a3c5
 import matplotlib.pyplot as plt
@@ -32,7 +31,7 @@ from ...store import stream
 
 # %% ../../../nbs/repro/ours/373_budget.ipynb #abf672f1
 READS = ()
-SCORES = ('budget', 'budget_facts')
+SCORES = ('budget',)
 LOOKS = {
     'nearest_seed': ('Nearest seed', 'sky', 'P'),
     'reranked': ('Classifier', 'green', 's'),
@@ -160,7 +159,7 @@ def score_market(
     found = {(method, 0): (answer, 0) for method, answer in free_answers(p.s, corpus, valid).items()}
     for budget in p.budgets:
         bought = dict(reranked=classifier(p.s, corpus, valid, budget)) | policies(p.s, corpus, valid, budget)
-        found |= {(method, budget): (answer, len(purse.laboratory.measured))
+        found |= {(method, budget): (answer, int(purse.bought.sum()))
                   for method, (answer, purse) in bought.items()}
     rows = []
     for split in p.splits:
@@ -172,32 +171,14 @@ def score_market(
             print(f'{corpus.name} {split} {method} {budget}: Joint {scored.joint.mean():.4f}', flush=True)
     return rows
 
-# %% ../../../nbs/repro/ours/373_budget.ipynb #f5df44ac
-def facts_of(
-    p:Page,        # splits
-    corpus:Corpus, # a market
-) -> list:         # of dicts: domain, split, what lists are made from and how much of it is potent
-    "The base rate of what is listed, and what is asked."
-    rows = []
-    for split in p.splits:
-        cases = asked_of(corpus, split, p)
-        wanted = corpus.attribute & ~on_shelf(corpus)
-        left = np.bincount(corpus.pattern[wanted])[cases.pattern] - p.s.prefix_len
-        rows.append(dict(domain=corpus.name, split=split, listed=int((~on_shelf(corpus)).sum()),
-                         base=float(corpus.attribute[~on_shelf(corpus)].mean()), requests=len(cases),
-                         series=len(set(cases.pattern)), most=float(np.minimum(left, p.s.k).mean()/p.s.k)))
-    return rows
-
 # %% ../../../nbs/repro/ours/373_budget.ipynb #1a0017ea
-def run(p:Page) -> dict: # budget: per-case scores; budget_facts: of the markets
+def run(p:Page) -> dict: # budget: per-case scores
     "Open the markets, and score what every budget buys."
     rows = []
-    facts = []
     for name in p.domains:
         corpus = market(get_corpus(p.s, name), p.s)
         rows += score_feedback(p, corpus) + score_market(p, corpus)
-        facts += facts_of(p, corpus)
-    return dict(budget=pd.concat(rows, ignore_index=True), budget_facts=pd.DataFrame(facts))
+    return dict(budget=pd.concat(rows, ignore_index=True))
 
 # %% ../../../nbs/repro/ours/373_budget.ipynb #f0a56e48
 COLUMNS = (*FREE, *TRAINED, 'tested_10', 'feedback_10', 'feedback_100')
@@ -205,23 +186,13 @@ _CELL = ['domain', 'split']
 
 def by_budget(
     scores, # of `run`
-    column='joint', # or attr, same
 ) -> pd.DataFrame: # domain, split, budget and one column for each method
     "Mean scores of every method at every budget."
-    means = scores['budget'].groupby([*_CELL, 'budget', 'method'])[column].mean().unstack('method')
+    means = scores['budget'].groupby([*_CELL, 'budget', 'method']).joint.mean().unstack('method')
     free = means.xs(0, level='budget')[list(FREE)]
     paid = means.drop(0, level='budget').drop(columns=list(FREE))
     wide = paid.reset_index('budget').join(free).set_index('budget', append=True)
     return wide.reindex(columns=[x for x in COLUMNS if x in wide]).reset_index()
-
-# %% ../../../nbs/repro/ours/373_budget.ipynb #e748d4f2
-def enrichment(
-    scores, # of `run`
-) -> pd.DataFrame: # as `by_budget`
-    "The share of wanted items in a list over the base rate of what is listed."
-    base = scores['budget_facts'][[*_CELL, 'base']]
-    wide = by_budget(scores, 'attr').merge(base, on=_CELL).set_index([*_CELL, 'budget'])
-    return wide.drop(columns='base').div(wide.base, axis=0).reset_index()
 
 # %% ../../../nbs/repro/ours/373_budget.ipynb #eaee3243
 def gains(
@@ -238,29 +209,17 @@ def gains(
     kept = [*_CELL, 'method', 'budget', 'estimate', 'low', 'high', 'patterns', 'verdict']
     return pd.concat(rows, ignore_index=True)[kept]
 
-# %% ../../../nbs/repro/ours/373_budget.ipynb #f8dbe004
-def paying(
-    gained, # of `gains`
-) -> pd.DataFrame: # method, budget, cells with an interval above 0, cells, mean gain
-    "In how many cells each method is above averaging."
-    by = gained.assign(above=gained.low > 0).groupby(['method', 'budget'])
-    return by.agg(above=('above', 'sum'), cells=('above', 'size'), gain=('estimate', 'mean')).reset_index()
-
 # %% ../../../nbs/repro/ours/373_budget.ipynb #d9318f94
-_WORDS = {'molecules': ('series', 'potent')} # profile -> patterns, and what is wanted
-
-def said_of(s): return _WORDS.get(s.profile, ('patterns', 'wanted')) # Settings -> words
+def kinds_of(s): return 'series' if s.profile == 'molecules' else 'patterns' # Settings -> a word
 
 def table(scores:dict, p:Page) -> dict: # label -> Table
-    "Joint, enrichment, and gain over averaging, by labels bought (ours)."
-    wide, rates, gained = by_budget(scores), enrichment(scores), gains(scores, p.s)
+    "Joint, and gain over averaging, by labels bought (ours)."
+    wide = by_budget(scores)
     words = f'By labels bought in all; lists of {p.s.k}. Feedback: so many requests share the labels.'
     methods = [x for x in COLUMNS if x in wide]
-    kinds, wanted = said_of(p.s)
-    over = f"Joint minus averaging's, in points, with 95% intervals over {kinds}. {words}"
+    over = f"Joint minus averaging's, in points, with 95% intervals over {kinds_of(p.s)}. {words}"
     return {'tab-budget': Table(wide, f'Joint (percent). {words}', methods),
-            'tab-budget-enrichment': Table(rates, f'Share of {wanted} items over the base rate. {words}', ()),
-            'tab-budget-gain': Table(gained, over, ('estimate', 'low', 'high'))}
+            'tab-budget-gain': Table(gains(scores, p.s), over, ('estimate', 'low', 'high'))}
 
 # %% ../../../nbs/repro/ours/373_budget.ipynb #001fb40d
 _LINES = dict(average='-', average_own='--', nearest_seed=':')
@@ -294,7 +253,7 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
         cell = cases[(cases.domain == domain) & (cases.split == split)]
         _draw_cell(ax, cell, p.s.k)
         best = look(cell[cell.budget == cell.budget.max()].groupby('method').joint.mean().idxmax()).label
-        title = f'{domain}, {_SPLITS[split]} {said_of(p.s)[0]}\nmost in the end: {best}'
+        title = f'{domain}, {_SPLITS[split]} {kinds_of(p.s)}\nmost in the end: {best}'
         ax.set(title=title, xscale='log', ylim=(0, p.s.k), xticks=p.budgets)
         ax.set_xticklabels([f'{x:,}' for x in p.budgets])
         ax.minorticks_off()
@@ -304,33 +263,6 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     lines = [plt.Line2D([], [], color=look(x).colour, lw=1, ls=_LINES[x], label=look(x).label) for x in FREE]
     fig.legend(handles=lines + marks, loc='outside upper center', ncols=4)
     return {'fig-budget': fig}
-
-# %% ../../../nbs/repro/ours/373_budget.ipynb #3d6f7938
-def in_each(
-    gained, # dict: profile -> `gains`
-) -> pd.DataFrame: # method, budget; of each profile cells and mean gain; everywhere, agree
-    "Whether sets of data agree on what pays."
-    found = {name: paying(x).set_index(['method', 'budget']) for name, x in gained.items()}
-    pays = pd.DataFrame({name: x.above == x.cells for name, x in found.items()}).dropna()
-    columns = {}
-    for name, x in found.items():
-        columns[f'{name}: above'] = x.above.astype(str) + ' of ' + x.cells.astype(str)
-        columns[f'{name}: gain'] = (100*x.gain).round(1)
-    ends = dict(everywhere=pays.all(axis=1), agree=pays.nunique(axis=1) == 1)
-    return pd.DataFrame(columns).loc[pays.index].assign(**ends)
-
-# %% ../../../nbs/repro/ours/373_budget.ipynb #bd23e6a4
-def agreement(
-    both, # of `in_each`
-) -> str: # two sentences
-    "What pays in every set of data, and on what sets disagree."
-    def named(rows):
-        plain = rows.reset_index().astype(dict(budget=str))
-        budgets = plain.groupby('method', sort=False).budget.agg(', '.join)
-        return '; '.join(f'{look(m).label} ({b})' for m, b in budgets.items()) or 'nothing'
-    differ = both[~both.agree]
-    end = f'disagree on {named(differ)}' if len(differ) else f'agree on all {len(both)} rows'
-    return f'Pays in every set (labels): {named(both[both.everywhere])}. The sets {end}.'
 
 # %% ../../../nbs/repro/ours/373_budget.ipynb #bb939f06
 def claims(scores, p): return [] # it judges no statement of the ledger

@@ -23,7 +23,6 @@ from ...metrics import score_queries
 from ...ordering import Cases, Corpus, training_cases
 from ..report.looks import COLOURS
 from ..report.report import Table
-from ..report.verdicts import contrasts
 from ...retrieval import search
 from ..pages.page import Page
 from ...stages.pipeline import get_corpus, get_model, preference_settings
@@ -226,18 +225,10 @@ def means_table(
 
 # %% ../../../nbs/repro/ours/366_credit.ipynb #11a04762
 def table(scores:dict, p:Page) -> dict: # label -> Table
-    "Losses by pools: scores, and gains over SFT (ours)."
-    cases = scores['credit']
-    pairs = [(m, 'sft') for m in cases.method.unique() if m != 'sft']
-    gains = [contrasts(cases, pairs, p.s, x) for x in ('joint', 'held', 'further')]
-    gains = pd.concat(gains, ignore_index=True)
-    words = pd.DataFrame([_words(_parts(m)) for m in gains.a], columns=['loss', 'candidates'])
-    gains = words.join(gains[['domain', 'split', 'column', 'estimate', 'low', 'high', 'verdict']])
+    "Losses by pools (ours)."
     said = f'means of {len(p.draws)} draws on {", ".join(p.domains)}.'
     percent = ('joint', 'same', 'held', 'further', 'offered')
-    return {'tab-credit': Table(means_table(scores), f'Losses by candidates (percent): {said}', percent),
-            'tab-credit-gain': Table(gains, f'Minus SFT, in points, with 95% intervals: {said}',
-                                     ('estimate', 'low', 'high'))}
+    return {'tab-credit': Table(means_table(scores), f'Losses by candidates (percent): {said}', percent)}
 
 # %% ../../../nbs/repro/ours/366_credit.ipynb #4ff58ae5
 _MARKS = dict(pairs=('black', 'o'), best=('sky', 's'), weight=('sky', 'P'), contrast=('sky', 'X'),

@@ -2,9 +2,8 @@
 
 # %% auto #0
 __all__ = ['POLICIES', 'PRICES', 'READS', 'SCORES', 'LOOKS', 'COLUMNS', 'NEW', 'SHOWN', 'settings_for', 'scored_draw',
-           'answers_of', 'scored_loose', 'scored_priced', 'scored_target', 'over_draws', 'run', 'beside', 'new_table',
-           'loose_table', 'priced_table', 'labels_table', 'table', 'plot', 'same_kept', 'claims', 'longer', 'paid_for',
-           'reasons']
+           'answers_of', 'scored_priced', 'scored_target', 'over_draws', 'run', 'beside', 'new_table', 'priced_table',
+           'table', 'plot', 'same_kept', 'claims', 'longer', 'paid_for', 'reasons']
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #63fb1226
 from dataclasses import replace
@@ -18,8 +17,7 @@ from ...direct import Looks, climb
 from ...evaluation import average_pool, serve
 from ..lib.curve import paper_gain
 from ..lib.evidence import differs, missing
-from ..lib.further import new_items, untrained
-from ..lib.further import priced_rewards, spreads
+from ..lib.further import new_items, priced_rewards, untrained
 from ...ordering import Corpus
 from ..report.ledger import judge, threshold_claim
 from ..report.looks import legend_of, look
@@ -76,28 +74,20 @@ def answers_of(
                for key, (a, stage) in models.items()}
     return {(method, 0): answer for method, answer in untrained(p, corpus).items()} | answers
 
-# %% ../../../nbs/repro/ours/365_direct.ipynb #40e497b8
-def scored_loose(
-    p:Page,        # the run
-    corpus:Corpus, # of a domain
-) -> pd.DataFrame: # as of `scored_draw`
-    "Scores of the first draw with rewards that see all items."
-    rows = scored_draw(replace(p, s=replace(p.s, direct_items='all')), corpus, 'direct', 0)
-    return rows[rows.method == 'direct'].assign(method='direct_loose')
-
 # %% ../../../nbs/repro/ours/365_direct.ipynb #93d66068
 PRICES = dict(priced_1=.1, priced_3=.3)
 
 def scored_priced(
     p:Page,        # splits, cases
     corpus:Corpus, # of a domain
-) -> pd.DataFrame: # rows of `spreads`
-    "Scores of the first draw with a price on the pattern, and what lies in the lists beside the pattern."
+) -> pd.DataFrame: # per-case scores
+    "Scores of the first draw with a price on the pattern."
     start = get_model(p.s, 'sft', corpus.name)
     models = dict(sft=start, direct=get_model(settings_for('direct', p.draws[0], p.s), 'direct', corpus.name))
     models |= {x: priced_rewards(start, corpus, p.s, price).policy for x, price in PRICES.items()}
-    answers = {method: partial(serve, model, corpus, s=p.s) for method, model in models.items()}
-    return spreads(p, corpus, dict(average=partial(average_pool, corpus)) | answers)
+    answers = dict(average=partial(average_pool, corpus)) | models
+    parts = [replace(p, splits=[split]).score(corpus, answers, most=p.s.density_cases) for split in p.splits]
+    return pd.concat(parts, ignore_index=True)[[*_KEYS, 'attr', 'same', 'joint']]
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #cbe489c3
 def scored_target(
@@ -110,13 +100,12 @@ def scored_target(
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #cbe489d7
 READS = ('main', 'validation', 'own_direction', 'rule')
-SCORES = ('direct', 'direct_draws', 'direct_new', 'direct_loose', 'direct_priced')
+SCORES = ('direct', 'direct_draws', 'direct_new', 'direct_priced')
 LOOKS = {
     'direct': ('Direct', 'vermillion', 's'),
     'direct_first': ('Direct, first checkpoint', 'vermillion', 'v'),
     'alone': ('Direct alone', 'purple', 's'),
     'alone_first': ('Direct alone, first checkpoint', 'purple', 'v'),
-    'direct_loose': ('Direct, all labels', 'vermillion', 'D'),
     'priced_1': ('Direct, price 0.1', 'orange', 's'),
     'priced_3': ('Direct, price 0.3', 'orange', 'D'),
     'local_target': ('Local target (oracle)', 'light', '^')}
@@ -136,26 +125,22 @@ def over_draws(
 # %% ../../../nbs/repro/ours/365_direct.ipynb #cbe489c2
 def run(
     p:Page, # draws
-) -> dict: # direct, direct_loose, direct_priced: per case; direct_draws: means; direct_new: new items
+) -> dict: # direct, direct_priced: per case; direct_draws: means; direct_new: new items
     "Train the policies of all draws where they are missing, and score them."
     rows = []
     oracle = []
-    loose = []
     priced = []
     new = []
     for name in p.domains:
         corpus = get_corpus(p.s, name)
         rows += [scored_draw(p, corpus, stage, draw) for stage in POLICIES for draw in p.draws]
-        if not p.s.folders:
-            loose.append(scored_loose(p, corpus))
-            priced.append(scored_priced(p, corpus))
+        if not p.s.folders: priced.append(scored_priced(p, corpus))
         oracle.append(scored_target(p, corpus))
         if 'item' in p.splits: new.append(new_items(p, corpus, answers_of(p, corpus)))
     drawn = pd.concat(rows, ignore_index=True)
     means, draws = over_draws(drawn)
     new = pd.concat(new, ignore_index=True) if new else means[:0][[*_KEYS, 'joint']]
     return dict(direct=pd.concat([means, *oracle], ignore_index=True), direct_draws=draws, direct_new=new,
-                direct_loose=pd.concat(loose or [drawn[:0]], ignore_index=True),
                 direct_priced=pd.concat(priced or [drawn[:0]], ignore_index=True))
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #91b3a1bb
@@ -179,65 +164,28 @@ def new_table(
     "Joint among new items (ours)."
     return by_method(scores['direct_new'], scored(NEW, scores['direct_new']))
 
-# %% ../../../nbs/repro/ours/365_direct.ipynb #86ceaf60
-def loose_table(
-    scores, # of `run`
-    s:Settings, # resamples, seed
-) -> pd.DataFrame: # split, domain, direct, direct_loose; estimate, low, high, verdict of the difference
-    "Joint with rewards that see all items, beside the strict ones (ours)."
-    cases = pd.concat([scores['direct'], scores['direct_loose']], ignore_index=True)
-    rows = contrast(cases, 'direct_loose', 'direct', s)
-    kept = ['split', 'domain', 'estimate', 'low', 'high', 'verdict']
-    return by_method(cases, ('direct', 'direct_loose')).merge(rows[kept], on=kept[:2])
-
 # %% ../../../nbs/repro/ours/365_direct.ipynb #c7348a12
 def priced_table(
     scores, # of `run`
 ) -> pd.DataFrame: # one row for each split, domain and method
-    "Scores with a price on the pattern, and whose the items beside the pattern are (ours)."
+    "Scores with a price on the pattern (ours)."
     cells = scores['direct_priced'].groupby(['split', 'domain', 'method'], sort=False)
-    rows = cells[['joint', 'same', 'attr', 'outside', 'trained', 'expected']].mean()
-    return rows.assign(trained=rows.trained/rows.outside).reset_index()
-
-# %% ../../../nbs/repro/ours/365_direct.ipynb #5f71abfd
-def labels_table(
-    scores, # of `run`
-) -> pd.DataFrame: # one row for each policy and domain
-    "Steps, labels and scores of the draws: mean Joint, its least and its greatest."
-    rows = scores['direct_draws']
-    cells = rows.groupby(['method', 'domain', 'split'], sort=False)
-    table = cells.agg(draws=('draw', 'size'), step=('step', 'mean'), different=('different', 'mean'),
-                      lookups=('lookups', 'mean'), joint=('joint', 'mean'), joint_low=('joint', 'min'),
-                      joint_high=('joint', 'max'), same=('same', 'mean')).reset_index()
-    return table.round(dict(step=0, different=0, lookups=0))
+    return cells[['joint', 'same', 'attr']].mean().reset_index()
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #98c32f56
 def table(scores:dict, p:Page) -> dict: # label -> Table
-    "Joint and Same of the policies, their gain over SFT, and what they cost (ours)."
+    "Joint and Same of the policies, Joint among new items, and what a price changes (ours)."
     cases = beside(scores)
-    words = f'Direct rewards: means of {scores["direct_draws"].draw.nunique()} draws.'
-    gain = contrasts(cases, [(method, 'sft') for method in COLUMNS[2:]], p.s)
-    gain = gain.rename(columns=dict(a='method', units='patterns'))
-    kept = ['method', 'domain', 'split', 'estimate', 'low', 'high', 'patterns', 'verdict']
-    over = f"Joint minus SFT's, in points, with 95% intervals. {words}"
-    seen = 'Joint with rewards that see all items (one draw) beside the strict ones, and the difference.'
-    cost = 'Steps and labels of the scored checkpoint; Joint: mean, least, greatest of the draws (percent).'
-    paid = 'One draw with a price on the pattern; items of other patterns, and of trained ones among them.'
-    percent = ('direct', 'direct_loose', *kept[3:6])
+    words = f'Direct rewards: means of {len(p.draws)} draws.'
     found = {'tab-direct': Table(by_method(cases, COLUMNS), f'Joint (percent). {words}', COLUMNS),
              'tab-direct-same': Table(by_method(cases, COLUMNS, 'same'), f'Same (percent). {words}', COLUMNS),
-             'tab-direct-gain': Table(gain[kept], over, ('estimate', 'low', 'high')),
-             'tab-direct-new': Table(new_table(scores), f'Joint among new items (percent). {words}', NEW),
-             'tab-direct-labels': Table(labels_table(scores), cost)}
-    if not len(scores['direct_loose']): return found
-    priced = priced_table(scores)
-    return found | {'tab-direct-loose': Table(loose_table(scores, p.s), seen, percent),
-                    'tab-direct-priced': Table(priced, paid, tuple(priced.columns[3:]))}
-
-# %% ../../../nbs/repro/ours/365_direct.ipynb #ada8f07d
-SHOWN = ('average', 'hppo', 'average_own', 'alone', 'direct')
+             'tab-direct-new': Table(new_table(scores), f'Joint among new items (percent). {words}', NEW)}
+    if not len(scores['direct_priced']): return found
+    priced, words = priced_table(scores), 'One draw with a price on the pattern (percent).'
+    return found | {'tab-direct-priced': Table(priced, words, ('joint', 'same', 'attr'))}
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #884138e7
+SHOWN = ('average', 'hppo', 'average_own', 'alone', 'direct')
 _PAPERS = dict(c='0.5', lw=1)
 
 def plot(scores:dict, p:Page) -> dict: # label -> Figure

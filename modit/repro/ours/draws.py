@@ -2,8 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'APART', 'POOLS', 'ORDERS', 'SAID', 'models_of', 'further', 'run', 'all_draws', 'with_draws',
-           'over_draws', 'comparisons', 'three_ways', 'words', 'table', 'draw_claim', 'drawn_means', 'plot', 'claims',
-           'rules_met', 'reasons']
+           'over_draws', 'comparisons', 'three_ways', 'words', 'table', 'draw_claim', 'plot', 'claims', 'reasons']
 
 # %% ../../../nbs/repro/ours/482_draws.ipynb #d004
 import matplotlib.pyplot as plt
@@ -95,7 +94,7 @@ def over_draws(
     draws,        # of `all_draws`
     a:str, b:str, # methods
 ) -> pd.DataFrame: # rows as of `contrast`, with first and noise
-    "Joint of a minus that of b over all draws, in every cell."
+    "Joint of a minus that of b over all draws, in every cell; means: that of each draw."
     leads = {draw: paired(rows, a, b).assign(lead=lambda x: x.a - x.b) for draw, rows in draws.items()}
     keys = ['domain', 'split', 'case', 'pattern']
     wide = pd.concat([x.set_index(keys).lead.rename(draw) for draw, x in leads.items()], axis=1, join='inner')
@@ -106,7 +105,7 @@ def over_draws(
         x = with_draws(over, means.to_numpy())
         found.append(dict(domain=domain, split=split, a=a, b=b, column='joint', side=1, first=means[0],
                           estimate=x.estimate, low=x.low, high=x.high, n=x.n, noise=means.std(),
-                          verdict=verdict(x)))
+                          means=means.to_numpy(), verdict=verdict(x)))
     return pd.DataFrame(found)
 
 # %% ../../../nbs/repro/ours/482_draws.ipynb #d019
@@ -185,55 +184,28 @@ def draw_claim(
     ax.set_title(f'{SAID[claim]}\n{claim}: {agree} of {len(rows)} for it, {against} against')
     ax.set(yticks=range(len(rows)), yticklabels=rows.domain + ' ' + rows.split, ylim=(len(rows) - .4, -.6))
 
-# %% ../../../nbs/repro/ours/482_draws.ipynb #d027m
-def drawn_means(
-    draws, # of `all_draws`
-    rows,  # of `over_draws`: the weakest pair of each cell
-) -> list: # (R,) differences a cell
-    "The mean difference of every single draw, cell by cell."
-    found = []
-    for r in rows.itertuples():
-        pairs = [paired(x[(x.domain == r.domain) & (x.split == r.split)], r.a, r.b) for x in draws.values()]
-        found.append(np.array([(x.a - x.b).mean() for x in pairs]))
-    return found
-
 # %% ../../../nbs/repro/ours/482_draws.ipynb #d027p
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Single draws and their mean, claim by claim (fig-draws, ours)."
-    draws = all_draws(scores)
     ways = {claim: of['draws'] for claim, of in three_ways(scores, p).items() if 'draws' in of}
     fig, axes = plt.subplots(2, 3, figsize=(7.5, 5.2))
     for ax in axes.flat[len(ways):]: ax.axis('off')
     for ax, (claim, rows) in zip(axes.flat, ways.items(), strict=False):
-        draw_claim(ax, claim, rows.assign(means=drawn_means(draws, rows)))
+        draw_claim(ax, claim, rows)
     for ax in axes[-1]: ax.set_xlabel('Joint (points)')
     return {'fig-draws': fig}
 
 # %% ../../../nbs/repro/ours/482_draws.ipynb #d029
 def claims(scores, p): return [] # the ledger keeps the verdicts of the first draw
 
-# %% ../../../nbs/repro/ours/482_draws.ipynb #d032
-def rules_met(
-    scores, # of `run`, and those it reads
-    p:Page, # settings
-) -> pd.DataFrame: # by claim: cells that miss it, those for it with all draws and at own scales, explained
-    "Which claims further draws, or each run at its own guidance scale, explain."
-    found = {}
-    for claim, of in three_ways(scores, p).items():
-        if 'draws' not in of: continue
-        lost = missing(of['first'])[['domain', 'split']]
-        held = {way: of[way].merge(lost).verdict == 'for' for way in ('draws', 'scale')}
-        turned = _word(claim, of['first']) == OPPOSITE and not (of['scale'].verdict == 'against').any()
-        found[claim] = dict(cells=len(lost)) | {way: sum(x) for way, x in held.items()}
-        found[claim]['explained'] = turned or any(map(mostly, held.values()))
-    return pd.DataFrame(found).T
-
 # %% ../../../nbs/repro/ours/482_draws.ipynb #d033r
 def reasons(scores:dict, p:Page) -> dict: # claim -> fields
     "C16b: each run at its own guidance scale."
     of = three_ways(scores, p).get('C16b')
     if not of: return {}
+    lost = missing(of['first'])[['domain', 'split']]
+    held = of['scale'].merge(lost).verdict == 'for'
+    gone = _word('C16b', of['first']) == OPPOSITE and not (of['scale'].verdict == 'against').any()
     turned = of['first'][of['first'].verdict == 'against'][['domain', 'split', 'estimate']]
     own = of['scale'].merge(turned[['domain', 'split']]).estimate
-    met = bool(rules_met(scores, p).explained['C16b'])
-    return dict(C16b=dict(explained=met, here=turned.estimate, own=own))
+    return dict(C16b=dict(explained=bool(gone or mostly(held)), here=turned.estimate, own=own))

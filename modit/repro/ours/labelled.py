@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'APART', 'LOOKS', 'COLUMNS', 'ONCE', 'ROUNDS', 'JUDGED', 'make_labelled', 'score_round',
            'score_part', 'score_again', 'count_items', 'run', 'beside', 'gains', 'shares', 'at_whole', 'verdicts',
-           'again_table', 'labels_table', 'table', 'plot_gains', 'plot_items', 'plot', 'reasons', 'claims']
+           'labels_table', 'table', 'plot', 'reasons', 'claims']
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #699cda56
 from dataclasses import replace
@@ -42,7 +42,7 @@ def make_labelled(
     save_run(path, prefer_part(sft, get_corpus(s, domain), drawn, pool, percent, draw))
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #74e347b6
-READS = ('main', 'validation', 'left_out', 'pareto', 'filter', 'sensitivity', 'seeds', 'rounds', 'direct',
+READS = ('main', 'validation', 'left_out', 'pareto', 'filter', 'sensitivity', 'seeds', 'rounds',
          'direct_draws', 'labelled_rounds', 'labelled_fresh')
 SCORES = ('labelled', 'labelled_items', 'labelled_again')
 APART = True # `make labels` runs it
@@ -207,18 +207,6 @@ def verdicts(
         rows.append(pd.DataFrame(mine, columns=['id', *_COUNTS]).assign(**counts))
     return pd.concat(rows, ignore_index=True)
 
-# %% ../../../nbs/repro/ours/475_labelled.ipynb #71542af6
-def again_table(
-    scores, # of `run`, with those of the main experiment
-    s:Settings, # resamples, seed
-) -> pd.DataFrame: # of `contrasts`: the filter in Joint and in Same, draws against SFT
-    "The filter's effect on the whole pool, and the gain over SFT of every draw."
-    cases = pd.concat([beside(scores), scores['labelled_again']], ignore_index=True)
-    filtered = [('labelled_filter', 'labelled_100')]
-    drawn = [(method, 'sft') for method in ('labelled_100', 'labelled_100_1', 'labelled_100_2')]
-    parts = [contrasts(cases, filtered, s), contrasts(cases, filtered, s, 'same'), contrasts(cases, drawn, s)]
-    return pd.concat(parts, ignore_index=True)
-
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #a8590105
 def labels_table(
     scores, # of `run`, with those of direct rewards
@@ -235,45 +223,26 @@ def labels_table(
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #685fb514
 def table(scores:dict, p:Page) -> dict: # label -> Table
-    "Joint, Same and gains by labelled cases, shares of the paper's gain, claims at both sizes (ours)."
+    "Joint and gains by labelled cases, shares of the paper's gain, claims at both sizes (ours)."
     cases = beside(scores)
     kept = ['split', 'domain', 'cases', 'estimate', 'low', 'high', 'units', 'verdict']
-    again = ['a', 'b', 'column', *kept[:2], *kept[3:]]
     ends = ('estimate', 'low', 'high')
-    words = '(percent) by the part of the pool that one round learns from, means over draws.'
+    words = 'Joint (percent) by the part of the pool that one round learns from, means over draws.'
     over = 'Joint minus SFT by labelled cases, in points, with 95% intervals.'
     share = "Gain over SFT: the paper's, HPPO's of the main table, one round's on the whole pool; shares."
     both = 'Claims judged on the usual cases and with one round on the whole pool.'
-    more = 'On the whole pool: the filter in Joint and Same, every draw minus SFT in Joint; 95% intervals.'
     names = ('paper', 'usual', 'whole', 'share_usual', 'share_whole')
-    return {'tab-labelled': Table(by_method(cases, COLUMNS), f'Joint {words}', COLUMNS),
-            'tab-labelled-same': Table(by_method(cases, COLUMNS, 'same'), f'Same {words}', COLUMNS),
+    return {'tab-labelled': Table(by_method(cases, COLUMNS), words, COLUMNS),
             'tab-labelled-gain': Table(gains(scores, p.s)[kept], over, ends),
             'tab-labelled-share': Table(shares(scores, p), share, names),
             'tab-labelled-claims': Table(verdicts(scores, p), both, ends),
-            'tab-labelled-again': Table(again_table(scores, p.s)[again], more, ends),
             'tab-labelled-items': Table(labels_table(scores), 'Labels asked for, different items, Joint.')}
-
-# %% ../../../nbs/repro/ours/475_labelled.ipynb #209b7f69
-def plot_gains(
-    scores, # of `run`, with those of the main experiment
-    p:Page, # the run
-):          # matplotlib Figure
-    "Gain over SFT by labelled cases, beside the paper's (fig-labelled, ours)."
-    return gains_picture(gains(scores, p.s), paper_gain(p), p.splits, whole(p.s).hppo_cases)
-
-# %% ../../../nbs/repro/ours/475_labelled.ipynb #6ef9955f
-def plot_items(
-    scores, # of `run`, with those of direct rewards
-    p:Page, # the run
-):          # matplotlib Figure
-    "Joint against different items labelled, of HPPO and of direct rewards (fig-labelled-items, ours)."
-    return items_picture(labels_table(scores), p.splits)
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #dea5c9dd
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "Gain by labelled cases, and Joint by labelled items (ours)."
-    return {'fig-labelled': plot_gains(scores, p), 'fig-labelled-items': plot_items(scores, p)}
+    "Gain over SFT by labelled cases, and Joint by labelled items (fig-labelled, fig-labelled-items, ours)."
+    return {'fig-labelled': gains_picture(gains(scores, p.s), paper_gain(p), p.splits),
+            'fig-labelled-items': items_picture(labels_table(scores), p.splits)}
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #y475
 def reasons(scores:dict, p:Page) -> dict: # claim -> fields

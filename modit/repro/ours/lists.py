@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'CHOSEN', 'SCORES', 'SHOWN', 'MARKS', 'PICTURED', 'LACKS', 'FINDERS', 'ROWS', 'MARKED', 'SEEN', 'item_names',
-           'run', 'in_words', 'table', 'plot_icons', 'plot', 'claims']
+           'run', 'in_words', 'table', 'plot', 'claims']
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #c004
 import matplotlib.pyplot as plt
@@ -11,9 +11,8 @@ import pandas as pd
 
 from ...baselines import along_own, own_directions, steer
 from ...evaluation import average_pool, sample_cases, serve
-from ..lib.panels import draw_sheet, panels
+from ..lib.panels import panels
 from ...data.folder import find_folder
-from ..datasets.icons import ALL, ICONS, draw, read_icons, why_no_icons
 from ...stages.pipeline import get_corpus, get_domain, get_model
 from ..report.looks import BLACK, DARK, GREEN, GREY, legend_of, look, whisker
 from ..report.report import Table, beside_rivals, best_variants
@@ -244,46 +243,10 @@ def _plot_found(lists, cases, p): # of `run`, of `_all_cases`
         _draw_joint(fig.add_subplot(place), *(x[x.split == split] for x in (cases, rows)), split)
     return fig
 
-# %% ../../../nbs/repro/ours/485_lists.ipynb #c15eda51
-def _sheet_rows(lists): # of `run`
-    "The last six seeds and the lists of each cell, as rows of `draw_sheet`."
-    parts = [cell.tail(6) if method == 'seeds' else cell
-             for (*_, method), cell in lists.groupby(['domain', 'split', 'method'], sort=False)]
-    shown = pd.concat(parts)
-    case = shown.groupby(['domain', 'split'], sort=False).ngroup()
-    return shown.assign(case=case, heading=shown.method, item=shown.id, right=shown.attr*shown.same == 1)
-
-def _counts(shown): # right items of each method, in words
-    right = shown.groupby('method').right.agg(['sum', 'size']).loc[[*SHOWN]]
-    return ', '.join(f'{look(m).label} {n} of {most}' for m, n, most in right.itertuples())
-
-# %% ../../../nbs/repro/ours/485_lists.ipynb #b4ca8175
-_ABOVE = ("Black: right, a filled icon (the attribute) with the seeds' first word. Grey: wrong.\n"
-          'Vectors: of a picture encoder, or pixels. Probe: the average moved along the density predictor.')
-
-def plot_icons(
-    lists, # of `run`, of domains of icons
-):         # matplotlib Figure
-    "The last seeds and the lists as drawings, wrong ones faint and crossed out (fig:icons, ours)."
-    shown = _sheet_rows(lists)
-    icons = read_icons(ALL, 36).set_index('id')
-    ids = shown.id.unique()
-    pictures = dict(zip(ids, draw(icons.svg[ids]), strict=True))
-    names = icons.pattern[shown.groupby('case').id.first()]
-    notes = [f'{SEEN[x.split]}, {"pixels" if x.domain.endswith("-plain") else "encoder"}'
-             for x in shown.drop_duplicates('case').itertuples()]
-    seeds = (lists.method == 'seeds').sum()//len(names)
-    headings = dict(seeds=f'6 of {seeds} seeds') | {m: f'{look(m).label} finds' for m in SHOWN}
-    fig = draw_sheet(shown, [*names], pictures, headings, notes=notes)
-    fig.suptitle(f'Right: {_counts(shown)}.\n{_ABOVE}', fontsize=9)
-    return fig
-
 # %% ../../../nbs/repro/ours/485_lists.ipynb #f006
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "Joint by rank, a panel a cell, and the lists of one domain (fig:lists, fig:found, fig:icons, ours)."
+    "Joint by rank, a panel a cell, and the lists of one domain (fig:lists, fig:found, ours)."
     found = {'fig-lists': _plot_ranks(scores['ranks'], p)}
-    if set(p.domains) <= set(ICONS) and not why_no_icons(p.domains[0]):
-        found['fig-icons'] = plot_icons(scores['lists'])
     if PICTURED not in p.domains: return found
     return found | {'fig-found': _plot_found(scores['lists'], _all_cases(scores), p)}
 

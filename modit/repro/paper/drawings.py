@@ -18,7 +18,6 @@ from ...pairs import margin_pairs, pareto_filter
 from ...stages.pipeline import get_corpus, get_model, get_pool
 from ..report.looks import BLUE, DARK, GREY, LIGHT, ORANGE, PURPLE, VERMILLION, look
 from ..report.report import best_variants, with_hppo
-from ...sphere import normalize
 from ...store import stream
 from ..report.verdicts import scores_by_method
 from ..pages.page import Page
@@ -47,19 +46,6 @@ def nearest_case(
     distance = ((joint - joint.mean())**2).sum(axis=1)
     return joint.index.get_level_values('case')[distance.argmin()]
 
-# %% ../../../nbs/repro/paper/470_drawings.ipynb #n470b1
-def _plane_of(corpus, pattern): # (d, 2) unit columns: the predictor's direction, the pattern's
-    "The two directions of a pattern's plane."
-    across = normalize(corpus.probe)
-    centre = corpus.items[corpus.pattern == pattern].mean(0)
-    return np.stack([across, normalize(centre - (centre @ across)*across)], 1)
-
-# %% ../../../nbs/repro/paper/470_drawings.ipynb #n470b3
-def _points_at(kind, at, value, same=np.nan, attr=np.nan): # `at`: (n, 2); value: label or Joint
-    "Points of the first picture."
-    numbers = dict(value=np.asarray(value, float), x2=same, y2=attr)
-    return pd.DataFrame(dict(figure='task', kind=kind, x=at[:, 0], y=at[:, 1]) | numbers)
-
 # %% ../../../nbs/repro/paper/470_drawings.ipynb #c008
 def _queries_of(corpus, cases, p): # Cases up to the one that is drawn: method -> query (1, d)
     "The queries of four methods for the last case; each case has noise of its own, by its place in the list."
@@ -70,21 +56,15 @@ def _queries_of(corpus, cases, p): # Cases up to the one that is drawn: method -
     return found | {name: serve(model, corpus, cases, p.s)[-1:] for name, model in models.items()}
 
 # %% ../../../nbs/repro/paper/470_drawings.ipynb #c010
-def _task_points(corpus, p): # figure, kind, x, y, value; of a query Joint, Same and Attr
-    "Items around one held-out case, its seeds, and four queries."
+def _task_points(corpus, p): # figure, kind, value, x2, y2: of a query Joint, Same and Attr
+    "Four queries of one held-out case."
     number = nearest_case(joint_of_cases(p.read_other('main'), p.read_other('validation'), p))
     cases = sample_cases(corpus, p.splits[0], number + 1, p.s)
-    case = cases[-1:]
-    plane = _plane_of(corpus, case.pattern[0])
-    here = corpus.pattern == case.pattern[0]
-    rng = stream(p.s.seed, 'drawings')
-    some = [rng.permutation(np.flatnonzero(mask))[:300] for mask in (here, ~here)]
-    items = dict(zip(('item', 'other', 'seed'), (*some, case.prefix[0]), strict=True))
-    found = [_points_at(k, corpus.items[ids] @ plane, corpus.attribute[ids]) for k, ids in items.items()]
+    rows = []
     for name, q in _queries_of(corpus, cases, p).items():
-        scores = score_cases(q, corpus, case, p.s)[['joint', 'same', 'attr']]
-        found.append(_points_at(name, q @ plane, *scores.values.T))
-    return pd.concat(found, ignore_index=True)
+        scores = score_cases(q, corpus, cases[-1:], p.s).iloc[0]
+        rows.append(dict(figure='task', kind=name, value=scores.joint, x2=scores.same, y2=scores.attr))
+    return pd.DataFrame(rows)
 
 # %% ../../../nbs/repro/paper/470_drawings.ipynb #c012
 def _trajectory_points(corpus, s): # kind is the sequence, x the place, y the density, value the label
@@ -114,7 +94,8 @@ def run(p:Page) -> dict: # drawings: the points of all pictures
     "Collect what the pictures show."
     corpus = get_corpus(p.s, p.domains[0])
     parts = [_task_points(corpus, p), _trajectory_points(corpus, p.s), _pair_points(p.s, corpus.name)]
-    return dict(drawings=pd.concat(parts, ignore_index=True))
+    columns = ['figure', 'kind', 'x', 'y', 'value', 'x2', 'y2']
+    return dict(drawings=pd.concat(parts, ignore_index=True)[columns])
 
 # %% ../../../nbs/repro/paper/470_drawings.ipynb #c018
 GROUPS = { # from left to right

@@ -19,7 +19,7 @@ from ...ordering import training_cases
 from ...stages.pipeline import get_corpus, get_model, get_rows, preference_settings
 from ..report.looks import whisker
 from ..report.report import Table, best_variants
-from ...settings import Settings, require
+from ...settings import Settings
 from ..report.ledger import judge, threshold_claim, weakest_in_each_cell
 from ..report.verdicts import contrast, contrasts
 from ..pages.page import Page
@@ -66,12 +66,10 @@ def all_fans(
 
 # %% ../../../nbs/repro/paper/390_guidance.ipynb #c014
 def grid(
-    p:Page, # scales
+    s:Settings, # guidance_scales, guidance_scale
 ) -> list:
-    "The scales that the models serve at; raises `ValueError` for a negative one."
-    found = p.scales or (1.5, *p.s.guidance_scales, p.s.guidance_scale)
-    require(min(found) >= 0, f'{p.name}: scales: {min(found):g} is out of range; give 0 or more')
-    return sorted({float(x) for x in found})
+    "The scales that the models serve at: the fan's, the serving one and 1.5."
+    return sorted({1.5, *map(float, s.guidance_scales), float(s.guidance_scale)})
 
 def at(policy, scale): return f'{policy} {scale:g}' # the method's name
 
@@ -87,7 +85,7 @@ def serve_grid(
     scale_of = {}
     for policy, stage in dict(sft='sft', hppo=variant).items():
         model = get_model(p.s, stage, domain)
-        for x in grid(p):
+        for x in grid(p.s):
             answers[at(policy, x)], scale_of[at(policy, x)] = partial(serve, model, corpus, s=p.s, scale=x), x
     rows = p.score(corpus, answers, most=p.s.density_cases) # no AUC is asked
     return rows.assign(policy=rows.method.str.partition(' ')[0], scale=rows.method.map(scale_of))
@@ -101,7 +99,7 @@ def serve_chosen(
     "Serve SFT and HPPO, each at the scale that is best for it on validation."
     stages = dict(sft='sft', hppo=variant)
     models = {f'{policy} chosen': get_model(p.s, stage, domain) for policy, stage in stages.items()}
-    return at_own_scale(p, get_corpus(p.s, domain), models, grid(p))
+    return at_own_scale(p, get_corpus(p.s, domain), models, grid(p.s))
 
 # %% ../../../nbs/repro/paper/390_guidance.ipynb #a390c002
 def unguided_cpt(
@@ -161,7 +159,7 @@ def against_default(
     cases = scores['guidance']
     words = f'Joint of HPPO,\nminus scale {usual:g} (points)'
     fig, axes = panels(p.domains, [words], 2.3, 'guidance scale', sharey=True)
-    for scale in (x for x in grid(p) if x != usual):
+    for scale in (x for x in grid(p.s) if x != usual):
         for r in contrast(cases, at('hppo', scale), at('hppo', usual), p.s).itertuples():
             ax = axes[0, p.domains.index(r.domain)]
             place = scale + .12*p.splits.index(r.split)
@@ -175,10 +173,8 @@ def against_default(
 
 # %% ../../../nbs/repro/paper/390_guidance.ipynb #c027
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "The fan by round, and served queries where the serving scale is on the grid (fig:guidance)."
-    found = {'fig-guidance': by_round(scores, p)}
-    if p.s.guidance_scale in grid(p): found['fig-guidance-served'] = against_default(scores, p)
-    return found
+    "The fan by round, and served queries (fig:guidance)."
+    return {'fig-guidance': by_round(scores, p), 'fig-guidance-served': against_default(scores, p)}
 
 # %% ../../../nbs/repro/paper/390_guidance.ipynb #c028b
 def each_at_its_own(
@@ -221,8 +217,7 @@ def calibration(
 
 # %% ../../../nbs/repro/paper/390_guidance.ipynb #c037c
 def claims(scores:dict, p:Page) -> list: # rows of the ledger
-    "C20; left out where the grid lacks a scale that it speaks of."
-    if not {1., *p.s.guidance_scales, p.s.guidance_scale} <= set(grid(p)): return []
+    "C20."
     return [judge('C20', calibration(scores['guidance'], p.s))]
 
 # %% ../../../nbs/repro/paper/390_guidance.ipynb #y041

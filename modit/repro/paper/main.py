@@ -18,7 +18,7 @@ from ..lib.panels import title_of_splits
 from ...evaluation import average_pool, protocol_counts, sample_cases
 from ...variants import variants_of
 from ...metrics import left_out_auc
-from ...stages.pipeline import get_corpus, get_history, get_losses, get_model
+from ...stages.pipeline import get_corpus, get_history, get_model
 from ..report.looks import LIGHT, legend_of, look, ring
 from ..report.report import Table, best_variants, by_method, scored, with_hppo
 from ...stats import paired_bootstrap, resample_counts
@@ -29,7 +29,7 @@ from ..pages.page import Page
 
 # %% ../../../nbs/repro/paper/320_main.ipynb #c007
 READS = ()
-SCORES = ('main', 'validation', 'losses', 'left_out')
+SCORES = ('main', 'validation', 'left_out')
 MINE = variants_of('main')
 
 def _answers_of(p, corpus): # of a run and a corpus: method -> model, or function from cases to queries
@@ -41,22 +41,6 @@ def _answers_of(p, corpus): # of a run and a corpus: method -> model, or functio
     for i in range(len(p.s.off_policy_steps)):
         answers[f'off_policy_{i + 1}'] = get_model(p.s, 'off_policy', corpus.name, i)
     return answers
-
-# %% ../../../nbs/repro/paper/320_main.ipynb #c009
-def _curve(losses, stage, domain, most=100): # losses, one a step; the most points of the curve
-    "A training curve with at most `most` points."
-    parts = np.array_split(np.asarray(losses), min(most, len(losses)))
-    ends = np.cumsum([len(x) for x in parts])
-    return pd.DataFrame(dict(stage=stage, domain=domain, step=ends, loss=[x.mean() for x in parts]))
-
-# %% ../../../nbs/repro/paper/320_main.ipynb #c012
-def _curves_of(p): # of the run: stage, domain, step, loss
-    "Training curves of pretraining, CPT, SFT and the preference runs."
-    found = [_curve(get_losses(p.s, stage), stage, 'all') for stage in ('pretrained', 'cpt')]
-    for name in p.domains:
-        losses = {stage: get_losses(p.s, stage, name) for stage in ('sft', *MINE)}
-        found += [_curve(x, stage, name) for stage, x in losses.items() if x]
-    return pd.concat(found, ignore_index=True)
 
 # %% ../../../nbs/repro/paper/320_main.ipynb #c014
 def _left_out(p, corpus): # of a run and a corpus: domain, split, case, pattern, auc
@@ -72,7 +56,7 @@ def _left_out(p, corpus): # of a run and a corpus: domain, split, case, pattern,
     return found
 
 # %% ../../../nbs/repro/paper/320_main.ipynb #c015
-def run(p:Page) -> dict: # main, left_out: per-case scores; validation: a row a checkpoint; losses: curves
+def run(p:Page) -> dict: # main, left_out: per-case scores; validation: a row a checkpoint
     "Score every method of the main table on all domains."
     rows, aside = [], []
     for corpus in (get_corpus(p.s, name) for name in p.domains):
@@ -81,7 +65,7 @@ def run(p:Page) -> dict: # main, left_out: per-case scores; validation: a row a 
     said = [get_history(p.s, name, variant) for name in p.domains for variant in MINE]
     validation = pd.concat(said, ignore_index=True)
     main, aside = (pd.concat(x, ignore_index=True) for x in (rows, aside))
-    return dict(main=main, validation=validation, losses=_curves_of(p), left_out=aside)
+    return dict(main=main, validation=validation, left_out=aside)
 
 # %% ../../../nbs/repro/paper/320_main.ipynb #c024
 METRICS = ['auc', 'attr', 'same', 'joint', 'cond']

@@ -219,7 +219,8 @@ def labels_table(
     direct = direct[direct.domain.isin(mine.domain)].groupby(['method', 'domain', 'split'])
     theirs = direct[['lookups', 'different', 'joint']].mean().reset_index()
     columns = ['method', 'domain', 'split', 'cases', 'lookups', 'different', 'joint']
-    return pd.concat([mine, theirs])[columns].round(dict(lookups=0, different=0))
+    whole_numbers = dict(cases='Int64', lookups='Int64', different='Int64') # direct rewards have no cases
+    return pd.concat([mine, theirs])[columns].round(dict(lookups=0, different=0)).astype(whole_numbers)
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #685fb514
 def table(scores:dict, p:Page) -> dict: # label -> Table

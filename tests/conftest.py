@@ -63,10 +63,9 @@ def pytest_addoption(parser):
 
 # Longest first, so that none is left for the end where files run side by side (`make test`). What runs two
 # processes goes beside Slurm, which mostly waits.
-LONG = ('test_every_page', 'test_slurm', 'test_notebooks', 'test_runs', 'test_docs', 'test_outputs',
-        'test_redraw', 'test_figures', 'test_folder_pages', 'test_recipes', 'test_bench', 'test_retriever',
-        'test_anywhere', 'test_training', 'test_learned', 'test_budget_fit', 'test_serve', 'test_folder',
-        'test_untrained', 'test_repo')
+LONG = ('test_every_page', 'test_slurm', 'test_notebooks', 'test_runs', 'test_outputs', 'test_anywhere',
+        'test_folder_pages', 'test_redraw', 'test_recipes', 'test_bench', 'test_retriever', 'test_training',
+        'test_learned', 'test_budget_fit', 'test_serve', 'test_folder', 'test_untrained', 'test_repo')
 
 
 def pytest_collection_modifyitems(items):

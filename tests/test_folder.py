@@ -618,6 +618,13 @@ def test_folders_train_and_the_store_knows_their_content(two):
         stages.stage_key(s, 'domain', 'first')
 
 
+def test_a_corpus_of_the_store_leaves_its_folder_unchecked(two, monkeypatch):
+    s = settings_of(two, 'smoke', **TINY)
+    made = pipeline.get_corpus(s, 'first')
+    monkeypatch.setattr('modit.data.folder._inspect', None) # would fail if it were called
+    assert np.array_equal(pipeline.get_corpus(s, 'first').density, made.density)
+
+
 def test_sizes_of_other_data_are_refused(two):
     s = settings_of(two, 'smoke')
     with pytest.raises(ValueError, match='first: 3000 items of dimension 16, and settings for 3001 of 16'):

@@ -15,9 +15,10 @@ from modit.stages import pipeline
 from modit.data.folder import write_folder
 from modit.ordering import Corpus, by_pattern, centroid, prepare_corpus
 from modit.patterns import find_patterns
+from modit.retrieval import VectorIndex
 from modit.settings import load_settings
 from modit.sphere import row_lengths, unit_rows
-from modit.store import as_rows, open_rows
+from modit.store import HalfRows, as_rows, open_rows
 from modit.data.synth import load_domain, make_domain, make_world, save_domain
 
 S = load_settings('smoke')
@@ -133,6 +134,26 @@ def test_a_folder_of_half_precision_is_that_of_single_precision(tmp_path, monkey
     (scores, theirs), (halved, ours) = one.index.search(queries, 50), half.index.search(queries, 50)
     assert np.abs(scores - halved).max() < 2*step
     for mine, other in zip(ours, theirs, strict=True): assert len(np.intersect1d(mine, other)) >= 48
+
+
+MANY = [('flat', 20_000), ('torch', 2000), ('hnsw', 2000), ('ivf', 2000), ('ivf_disk', 2000)]
+
+
+@pytest.mark.parametrize('kind, n', MANY)
+def test_every_index_takes_items_of_half_precision(tmp_path, monkeypatch, kind, n):
+    monkeypatch.setenv('MODIT_RUNS', str(tmp_path))
+    items = np.random.default_rng(1).normal(size=(n, 16)) # more than exact search reads at once
+    items = (items/np.linalg.norm(items, axis=1, keepdims=True)).astype(np.float16)
+    queries = items[:20].astype(np.float32)
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    index = VectorIndex(HalfRows(items), kind)
+    scores, ids = index.search(queries, 10)
+    truth = queries.astype(np.float64) @ items.astype(np.float64).T
+    best = np.argsort(-truth.astype(np.float32), axis=1, kind='stable')[:, :10]
+    assert index.items.table is items and scores.dtype == np.float32
+    assert np.allclose(scores, np.take_along_axis(truth, ids, 1), atol=1e-6)
+    if kind in ('flat', 'torch'): assert np.array_equal(ids, best)
+    assert (ids[:, :, None] == best[:, None]).any(2).mean() > .8
 
 
 def test_items_of_half_precision_are_never_widened_as_a_whole(tmp_path):

@@ -86,8 +86,9 @@ def scored_priced(
     models = dict(sft=start, direct=get_model(settings_for('direct', p.draws[0], p.s), 'direct', corpus.name))
     models |= {x: priced_rewards(start, corpus, p.s, price).policy for x, price in PRICES.items()}
     answers = dict(average=partial(average_pool, corpus)) | models
-    parts = [replace(p, splits=[split]).score(corpus, answers, most=p.s.density_cases) for split in p.splits]
-    return pd.concat(parts, ignore_index=True)[[*_KEYS, 'attr', 'same', 'joint']]
+    each = [replace(p, values=p.values | dict(splits=[split])) for split in p.splits]
+    rows = pd.concat([x.score(corpus, answers, most=p.s.density_cases) for x in each], ignore_index=True)
+    return rows[[*_KEYS, 'attr', 'same', 'joint']]
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #cbe489c3
 def scored_target(

@@ -224,7 +224,7 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     marks = {x: Look(x, _COLOURS[i % 4], 'osv^D<>p'[i % 8]) for i, x in enumerate(cell.unique())}
     most = max(curve.patterns)
     places = [n for n in sorted(set(curve.patterns)) if n in FEW and n < .8*most] + [most]
-    fig, axes = plt.subplots(1, len(METHODS), figsize=(8.5, 2.8), sharey=True)
+    fig, axes = plt.subplots(1, len(METHODS), figsize=(7.4, 2.8), sharey=True)
     for ax, method in zip(axes, METHODS, strict=True):
         ax.axhline(0, c='0.6', lw=.8, zorder=0)
         for i, name in enumerate(marks):

@@ -32,6 +32,7 @@ from modit.cli.command import main # noqa: E402
 from modit.data.folder import write_folder # noqa: E402
 from modit.data.synth import make_domain, make_world # noqa: E402
 from modit.ordering import prepare_corpus # noqa: E402
+from modit.repro.datasets import datasets # noqa: E402
 from modit.settings import load_settings # noqa: E402
 from modit.stages.environment import PERSONAL # noqa: E402
 from modit.store import lock_file # noqa: E402
@@ -41,6 +42,15 @@ for name in ('JUPYTER_PATH', *PERSONAL): os.environ.pop(name, None)
 os.environ |= dict(MPLBACKEND='agg', MATPLOTLIBRC=os.devnull)
 torch.set_num_threads(1)
 os.fsync = lambda file: None # no file must outlive this machine; what becomes of an error is tested
+
+
+def not_fetched(name, package):
+    "In the place of DOWNLOAD: tests ask no network, unless they are told that they may."
+    raise OSError(f'cannot get {name}: it comes from a network; set MODIT_FETCH=1')
+
+
+DOWNLOAD = datasets._download
+if not os.environ.get('MODIT_FETCH'): datasets._download = not_fetched
 
 HANG = 3600 # seconds that only what hangs can take, however busy a machine is
 
@@ -96,7 +106,8 @@ def copy_repository(to):
 
 
 # Of whole runs at profile smoke, which are compared with each other: they train for a few steps.
-FEWER = dict(train_rows='64 96 128 48', sft_epochs='1 1 1 1', pretrain_steps='24', hppo_draws='1')
+FEWER = dict(train_rows='64 96 128 48', sft_epochs='1 1 1 1', pretrain_steps='24', hppo_draws='1',
+             hppo_cases='32', valid_cases='12', direct_steps='4', direct_checkpoints='2')
 
 
 RULE = 'steps:int=150,' # of a rule; no setting says it

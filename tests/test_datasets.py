@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import ROOT, corpus_of, tracked_files
+from conftest import DOWNLOAD, ROOT, corpus_of, tracked_files
 from modit.data.folder import problems, read_folder
 from modit.repro.datasets import costly, icons, public
 from modit.repro.datasets import datasets as module
@@ -49,6 +49,7 @@ def play_client(monkeypatch, play):
         play(cwd)
         return subprocess.CompletedProcess(command, 1, '', 'a\nb')
     monkeypatch.setattr(module.subprocess, 'run', run)
+    monkeypatch.setattr(module, '_download', DOWNLOAD)
 
 
 def missing(cwd): raise FileNotFoundError(2, 'No such file or directory', 'npm')

@@ -102,7 +102,7 @@ def kill_when(copy, moment, seconds):
 
 
 def test_killed_again_and_again_ends_the_same(whole, tmp_path):
-    copy = begun(whole, tmp_path/'modit', 'cpt-*', 'sft-D1-*', *LEFT)
+    copy = begun(whole, tmp_path/'modit', *LEFT)
     rng = random.Random(0)
     for moment in MOMENTS: kill_when(copy, moment, rng.uniform(0, .3))
     finish(copy, *IN_SHARDS)

@@ -547,7 +547,8 @@ def test_more_patterns_stated_than_vectors_are_one_line(tmp_path):
     path = write(tmp_path/'few', embeddings=items, ids=range(1200), attribute=np.arange(1200)//24 % 2)
     assert check_folder(path, 'smoke')[1] == []
     write_facts(path, read_facts(path) | dict(clusters=40))
-    said = 'few: 40 patterns asked of positive items with fewer different vectors; lower clusters in domain.ini'
+    said = 'few: 40 patterns asked of positive items with fewer different vectors; lower clusters in '
+    said += 'domain.ini'
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         assert check_folder(path, 'smoke')[1] == [said]

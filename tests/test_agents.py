@@ -39,4 +39,5 @@ def test_the_command_answers_a_client(home):
     assert [x['id'] for x in told(listed)['items']] == ids == [x['id'] for x in told(explained)['items']]
     assert {*told(explained)['items'][0]} > {*told(listed)['items'][0]}
     assert 'shoe 12' in [x['id'] for x in told(found)['items']]
-    assert 'boot' in told(unknown)['error'] and wrong.is_error
+    assert 'boot' in told(unknown)['error']
+    assert wrong.is_error and told(wrong)['error'] == "k 'many': give a whole number"

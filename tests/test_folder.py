@@ -18,6 +18,7 @@ from modit.data.folder import (FolderDomain, folder_key, open_embeddings, proble
 from modit.serving import catalogue
 from modit.serving.catalogue import make_catalogue, read_items
 from modit.serving.check import check_folder
+from modit.serving.fit import fit
 from modit.serving.proposal import FEW, propose, settings_of, write_facts
 from modit.serving.retriever import Retriever
 from modit.ordering import prepare_corpus
@@ -539,6 +540,20 @@ def test_embeddings_that_hardly_differ_are_one_line(tmp_path, vectors, named):
         lines, wrong = check_folder(path, 'smoke')
         assert lines == [] and len(wrong) == 1 and said in wrong[0] and not (path/'domain.ini').exists()
         with pytest.raises(ValueError, match=f'few: embeddings.npy: {said}'): settings_of(path)
+
+
+def test_more_patterns_stated_than_vectors_are_one_line(tmp_path):
+    items = np.random.default_rng(0).normal(size=(24, 8)).astype(np.float32)[np.arange(1200) % 24]
+    path = write(tmp_path/'few', embeddings=items, ids=range(1200), attribute=np.arange(1200)//24 % 2)
+    assert check_folder(path, 'smoke')[1] == []
+    write_facts(path, read_facts(path) | dict(clusters=40))
+    said = 'few: 40 patterns asked of positive items with fewer different vectors; lower clusters in '
+    said += 'domain.ini'
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        assert check_folder(path, 'smoke')[1] == [said]
+        with pytest.raises(ValueError, match=said): Retriever.untrained(path, 'smoke')
+        with pytest.raises(ValueError, match=said): fit(path, 'smoke')
 
 
 @pytest.mark.parametrize('positives', [400, 600, 800])

@@ -49,12 +49,12 @@ def _stages_named(s, stage, domain): # hppo: all variants of the main page
 
 # %% ../../nbs/cli/279_command.ipynb #c017s
 def _stage(
-    stage:str,           # such as sft or a preference variant; hppo: all variants of the main page
+    stage:str,           # such as cpt, sft or a preference variant; hppo: all variants of the main page
     domain:Annotated[str, dict(opt=False, nargs='?')]=None, # such as D1; none for a shared stage
     profile:Profile='mini',
     overrides:Overrides='{}',
-    shards:int=None,     # of a pool: number of parts that are labelled separately
-    shard:int=None,      # of a pool: number of the only part to label, from 1
+    shards:int=None,     # only for stage pool: into how many parts to divide its labelling
+    shard:int=None,      # only for stage pool: label this part alone, counted from 1
 ):
     "make one stage and the stages it needs"
     s, began = load_settings(profile, **read_json('--overrides', overrides)), time.time()

@@ -9,9 +9,11 @@ __all__ = ['agent_tools', 'agent_server', 'serve_agent']
 import json
 
 from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
+from pydantic import ValidationError
 
-from .lists import answer_line
+from .lists import answer_line, refusal
 from .retriever import Retriever
 from .serve import card_facts, items_with, read_question
 from ..settings import require
@@ -50,6 +52,24 @@ def agent_tools(
 
     return [find, expand, judge, explain, card]
 
+# %% ../../nbs/serving/269_agents.ipynb #3b6d20f2
+_KINDS = dict(seeds='a list of ids in quotes, such as ["shoe-17"]', words='a text', k='a whole number',
+              where='a list of conditions in quotes, such as ["price<20"]',
+              judged='ids with 0, 1 or a score, such as {"shoe-17": 1}')
+
+def _refused(error): # of pydantic: the first wrong argument, in a line
+    name = error['loc'][0]
+    given = 'is missing' if error['type'] == 'missing' else f'{error["input"]!r}'
+    return refusal(ValueError(f'{name} {given}: give {_KINDS[name]}'))
+
+class _Server(MCPServer):
+    async def call_tool(self, name, arguments, context=None):
+        try: return await super().call_tool(name, arguments, context)
+        except ToolError as e:
+            if not isinstance(e.__cause__, ValidationError): raise
+            line = _refused(e.__cause__.errors()[0])
+            raise ToolError(json.dumps(dict(error=line))) from e.__cause__
+
 # %% ../../nbs/serving/269_agents.ipynb #e8584777
 def agent_server(
     retriever:Retriever, # with items
@@ -57,7 +77,7 @@ def agent_server(
     "The tools of a model, over the Model Context Protocol."
     says = ('Give ids of some items of one kind; get more of this kind that also have a property. '
             'Ask card first: it says which property, and how often lists are right.')
-    server = MCPServer('modit', instructions=says, log_level='WARNING')
+    server = _Server('modit', instructions=says, log_level='WARNING')
     reads = ToolAnnotations(readOnlyHint=True, openWorldHint=False)
     for tool in agent_tools(retriever): server.tool(annotations=reads)(tool)
     return server

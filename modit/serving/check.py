@@ -23,7 +23,8 @@ from ..ordering import centroid, prepare_corpus, trained_patterns
 from ..patterns import ROLES
 from .card import in_cases, in_patterns
 from .equal import copies_words, direction
-from .proposal import FEW, domain_name, held_out_words, propose, settings_of, write_facts
+from .proposal import (FEW, domain_name, enough_different, held_out_words, propose,
+                                    settings_of, write_facts)
 from .purse import SURVEY, enough_of, lacking
 from .moves import LEAST
 from ..settings import Settings, require
@@ -143,7 +144,7 @@ def _contents(domain):
 # %% ../../nbs/serving/259_check.ipynb #c040
 def _measured(domain, s):
     "What to expect, in lines; raises `ValueError` when the settings do not fit the domain."
-    corpus = prepare_corpus(domain, s)
+    with enough_different(s, domain.name): corpus = prepare_corpus(domain, s)
     for role in ROLES[1:4]: sample_cases(corpus, role, 1, s)
     lines = [*readings(expect(corpus, s)), copies_words(corpus, s), held_out_words(s, corpus.name)]
     return [line for line in lines if line]

@@ -43,16 +43,16 @@ def _seeds(path, option='--seeds'): # list of ids, or (n, d) array
     return ids
 
 # %% ../../nbs/serving/271_commands.ipynb #c02a
-Profile = Annotated[str, 'a profile of settings.ini']
-_Folders = Annotated[str, 'with embeddings.npy and items.csv, one for each domain', dict(nargs='+')]
-Overrides = Annotated[str, 'settings that differ, as JSON']
-_Seeds = Annotated[str, 'a file of ids, one a line; .npy: of vectors; -: stdin', dict(opt=True)]
-_Model = Annotated[str, 'a folder that modit fit wrote, or one of a domain']
-_Items = Annotated[str, 'the folder of its domain; by default the one that the model lies in']
-_Searched = Annotated[str, 'a folder of items to search; by default the one that the model lies in']
-_Share = Annotated[float, 'of the policy, from 0 to 1; by default as validation chose']
-_Step = Annotated[float, "length along the predictor's weights; by default as validation chose"]
-_Own = Annotated[float, 'length away from what surrounds the seeds; by default as validation chose']
+Profile = Annotated[str, 'sizes, steps and rates: a section of settings.ini']
+_Folders = Annotated[str, 'a folder with embeddings.npy and items.csv; one for each domain', dict(nargs='+')]
+Overrides = Annotated[str, 'settings to change, as JSON']
+_Seeds = Annotated[str, 'a file with an id on each line, or a .npy file of vectors; -: stdin', dict(opt=True)]
+_Model = Annotated[str, 'a folder that modit fit wrote, or one with embeddings.npy and items.csv']
+_Items = Annotated[str, 'the folder of its domain; by default the one that contains the model']
+_Searched = Annotated[str, 'a folder of items to search; by default the one that contains the model']
+_Share = Annotated[float, 'share of the trained model in the query, 0 to 1; by default as validation chose']
+_Step = Annotated[float, "how far to move along the predictor's weights; by default as validation chose"]
+_Own = Annotated[float, 'how far to move away from items around the seeds; by default as validation chose']
 _Conditions = Annotated[str, 'conditions, each in quotes', dict(nargs='+', opt=True, action='extend')]
 
 # %% ../../nbs/serving/271_commands.ipynb #5e3b7094
@@ -61,8 +61,8 @@ def _note(text): print(f'modit: {text}', file=sys.stderr, flush=True)
 # %% ../../nbs/serving/271_commands.ipynb #c020
 def _check(
     folder:_Folders, profile:Profile='mini',
-    threshold:float=None,  # lowest score of a positive; kept in the folder
-    scorer:str='column',   # module:function that labels what has no label; column: nothing does
+    threshold:float=None,  # if attribute is a score: the least that counts as positive; kept in domain.ini
+    scorer:str='column',   # module:function that gives missing labels; column: only those of items.csv
 ):
     "report errors in data, and what results to expect"
     load_settings(profile)
@@ -81,9 +81,9 @@ def _check(
 # %% ../../nbs/serving/271_commands.ipynb #c027
 def _fit(
     folder:_Folders, profile:Profile='mini',
-    variant:str='alone', # direct rewards; direct: from SFT; sft; or a variant of HPPO, such as adaptive
+    variant:str='alone', # alone: direct rewards; direct: the same after SFT; sft; or one of HPPO: adaptive
     overrides:Overrides='{}',
-    budget:int=None,     # labels that may be bought of the scorer that domain.ini names; none without it
+    budget:int=None,     # how many labels may be bought from the scorer of domain.ini; by default none
 ):
     "train on folders of embeddings, and save a model for each"
     load_settings(profile)
@@ -159,18 +159,18 @@ def _expand(
     k:int=None,      # items to print; by default k of domain.ini
     scale:float=None, # guidance scale; by default that of the settings
     share:_Share=None, step:_Step=None, own:_Own=None,
-    where:_Conditions=None,     # on columns of the items: 'price<20' 'shop=north|south'
-    threshold:_Conditions=None, # least score, or on score and density
+    where:_Conditions=None,     # what columns of an item must say: 'price<20' 'shop=north|south'
+    threshold:_Conditions=None, # a least score, such as 0.3, or conditions: 'density>0.2'
     without:str=None,     # a file of ids that are not shown
-    unlike:str=None,      # a file of ids that the list shall not be like
-    judged:str=None,      # a printed list with a column judged: 0, 1 or a score
+    unlike:str=None,      # a file of ids; the list moves away from these items
+    judged:str=None,      # a saved list to which you have added a column judged: 0, 1 or a score
     feedback:float=None,  # how far unlike and judged move the query; by default as validation chose
-    distinct:str=None,    # column=n: at most n items of a value
-    diversity:float=None, # from 0, the nearest, to 1, the least alike
-    explain:bool=False,   # say what of each score came from where
+    distinct:str=None,    # column=n: at most n items with the same value in this column
+    diversity:float=None, # 0: the nearest items; towards 1: items less like one another
+    explain:bool=False,   # add a column for each part of the score
     add:str=None,         # a folder of more items to search
-    lists:str=None,       # JSON lines, an object of seeds and options each; -: stdin
-    untrained:bool=False, # as if there were no model
+    lists:str=None,       # a file with a JSON object of seeds and options on each line; -: stdin
+    untrained:bool=False, # ignore the model, as if there were none
 ):
     "print more items of the seeds' kind that have the attribute; a trained model is not needed"
     require((seeds is None) != (lists is None), 'what to expand: give --seeds, or --lists')
@@ -192,8 +192,8 @@ def _query(
     items:_Searched=None,
     scale:float=None, # guidance scale; by default that of the settings
     share:_Share=None, step:_Step=None, own:_Own=None,
-    out:str=None,     # a .npy file to write instead
-    untrained:bool=False, # as if there were no model
+    out:str=None,     # write the vector to this .npy file instead
+    untrained:bool=False, # ignore the model, as if there were none
 ):
     "print the vector that expand searches with, as JSON"
     require(seeds, 'what to make a query of: give --seeds')
@@ -214,10 +214,10 @@ def _serve_agent(model, items):
 # %% ../../nbs/serving/271_commands.ipynb #v272
 def _serve(
     model:_Model, items:_Searched=None,
-    host:str='127.0.0.1', # address to listen at; any that others reach needs --token
-    port:int=8000,        # 0: a free one
-    token:str=None,       # a file with the token that every request has to bring
-    mcp:bool=False,       # tools for an agent instead, over standard input and output
+    host:str='127.0.0.1', # address to listen at; one that other machines can reach needs --token
+    port:int=8000,        # 0: any free port
+    token:str=None,       # a file with the token that every request must send
+    mcp:bool=False,       # instead of HTTP, tools for an agent (MCP) over standard input and output
 ):
     "serve lists over HTTP, with a web page, or to an agent"
     require(token is None or Path(token).is_file(), f'--token {token}: no such file; give one with a token')

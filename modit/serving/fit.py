@@ -27,7 +27,7 @@ from .card import (gain_words, in_cases, metrics_of, metrics_table, model_card, 
 from .equal import copies_words
 from .learned import rule_name
 from .moves import steered
-from .proposal import FEW, held_out_words, seen_words, settings_of
+from .proposal import FEW, enough_different, held_out_words, seen_words, settings_of
 from .retriever import Retriever, tried_retriever
 from .rivals import Trial, choices, forecast_rows, reranked, scored_lists
 from .shape import split_options
@@ -129,7 +129,8 @@ def _make_all(s, stage):
     took = dict.fromkeys(s.domains, 0.)
     todo = _todo(s, stage)
     for i, (name, domain) in enumerate(todo, 1):
-        seconds = _made(s, name, domain, f'[{i}/{len(todo)}] {name} {domain or ""}'.strip())
+        what = f'[{i}/{len(todo)}] {name} {domain or ""}'.strip()
+        with enough_different(s, domain): seconds = _made(s, name, domain, what)
         if name == 'corpus':
             trial = Trial(get_corpus(s, domain), s) # read by every process, tried by the first
             for line in on_main(partial(_prospects, trial, stage)): _say(f'{domain}: {line}')

@@ -155,9 +155,10 @@ def tell_both(
     "Warn where ids name an item of the other folder too, which is another one."
     found = []
     for other in list(shelves(goods))[1:]:
-        twice = [x for x in map(str, names) if x in goods.row and x in other.row]
+        rows = [(x, row_called(goods, x), row_called(other, x)) for x in names]
+        twice = [row for row in rows if None not in row]
         if twice: goods.unchanged()
-        found += [x for x in twice if _differ(goods.items[goods.row[x]], other.items[other.row[x]])]
+        found += [str(x) for x, i, j in twice if _differ(goods.items[i], other.items[j])]
     more = f' and {len(found) - 1} more name' if len(found) > 1 else ' names'
     if found: warnings.warn(f'id {found[0]!r}{more} an item of the searched folder and another one of the '
                             'other; the searched one is meant, give a vector for the other', stacklevel=4)

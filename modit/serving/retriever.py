@@ -32,7 +32,7 @@ from .forecast import list_forecast
 from .learned import Learned, rule_name, saved_facts, stored_rule, untrained_rule
 from .moves import LEAST, Question
 from .names import called, ids_or_vectors, read_together, reading_order, reading_words, tell_both
-from .proposal import settings_of
+from .proposal import enough_different, settings_of
 from .shape import number_in, query_parts, score_parts, shaped_list, split_options, with_feedback
 from .rivals import Trial, served_facts
 from .where import known
@@ -91,7 +91,7 @@ def tried_retriever(
     stage='adaptive', # a preference variant, or sft; None: without a policy
 ) -> tuple[Retriever, Trial]:
     "The retriever of a stage, trained if it is not there yet, and the trial that chose how it answers."
-    corpus = get_corpus(s, name)
+    with enough_different(s, name): corpus = get_corpus(s, name)
     model = get_model(s, stage, name).cpu() if stage else None
     goods = make_catalogue(read_items(s.of('folders', name)) if s.folders else get_domain(s, name), s.index)
     rule = stored_rule(s, name, goods) if stage else untrained_rule(corpus, s, goods)

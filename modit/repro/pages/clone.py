@@ -55,7 +55,10 @@ def _run(
     from modit.repro.pages.redraw import pages_lacking
     first = ', '.join(pages_lacking(profile, name)) if fresh and not given else ''
     if first: print(f'{name} reads scores that are missing; run first: {first}', flush=True)
-    print(run_notebook(name, profile, fresh, **given))
+    executed = run_notebook(name, profile, fresh, **given)
+    from modit.repro.pages.page import open_page
+    page = open_page(name, profile=profile, fresh=fresh, **given)
+    print(f'results: {page.folder/page.name}.md', f'executed page: {executed}', sep='\n')
 
 # %% ../../../nbs/repro/pages/278_clone.ipynb #5c0e7d12
 def _sweep(

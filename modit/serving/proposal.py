@@ -56,7 +56,7 @@ def enough_different(
 ):
     "Raise `ValueError` where k-means finds fewer different vectors than it is asked for patterns."
     with warnings.catch_warnings():
-        warnings.simplefilter('error', ConvergenceWarning)
+        warnings.filterwarnings('error', 'Number of distinct clusters', ConvergenceWarning)
         try: yield
         except ConvergenceWarning:
             asked = f'{name}: {s.of("clusters", name)} patterns asked of positive items'

@@ -2439,6 +2439,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                          'modit.serving.catalogue.read_items': ( 'serving/catalogue.html#read_items',
                                                                                  'modit/serving/catalogue.py')},
             'modit.serving.check': { 'modit.serving.check.Expectation': ('serving/check.html#expectation', 'modit/serving/check.py'),
+                                     'modit.serving.check._alike_words': ('serving/check.html#_alike_words', 'modit/serving/check.py'),
                                      'modit.serving.check._before_buying': ('serving/check.html#_before_buying', 'modit/serving/check.py'),
                                      'modit.serving.check._contents': ('serving/check.html#_contents', 'modit/serving/check.py'),
                                      'modit.serving.check._cost': ('serving/check.html#_cost', 'modit/serving/check.py'),

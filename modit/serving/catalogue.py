@@ -26,7 +26,7 @@ from .where import said
 from ..settings import require
 
 # %% ../../nbs/serving/256_catalogue.ipynb #c005
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Catalogue:
     "Items that can be found."
     items: np.ndarray # (N, d) float32, unit rows; or `HalfRows`
@@ -52,6 +52,15 @@ class Catalogue:
         "The text of each item."
         return np.full(len(self.ids), '', object) if self.text is None else said(self.text)
 
+# %% ../../nbs/serving/256_catalogue.ipynb #c006s
+def _sound_ids(ids): # (n,) text, the same
+    blank = next((i for i, name in enumerate(ids) if not name.strip()), None)
+    require(blank is None, f'ids, row {blank}: blank; name the item')
+    twice = ids[pd.Series(ids).duplicated()]
+    first = next(iter(twice), None)
+    require(first is None, f'id {first!r} names an item twice ({len(twice)} such rows); name each once')
+    return ids
+
 # %% ../../nbs/serving/256_catalogue.ipynb #c007
 def make_catalogue(
     domain,      # anything with items (N, d), and ids, text and columns where there are any
@@ -59,17 +68,15 @@ def make_catalogue(
     index=None,  # an index over the same rows, instead
 ) -> Catalogue:
     "Items with their names and an index; raises `ValueError` for names that do not fit."
-    items, unchanged = held(check_embeddings(domain.items, name='items'))
-    n = len(items)
-    ids, text, columns = (getattr(domain, name, None) for name in ('ids', 'text', 'columns'))
-    ids = to_text(np.arange(n) if ids is None else to_column('ids', ids, n))
-    blank = next((i for i, name in enumerate(ids) if not name.strip()), None)
-    require(blank is None, f'ids, row {blank}: blank; name the item')
-    text = None if text is None else to_text(to_column('text', text, n))
+    with in_folder(getattr(domain, 'path', 'items')): # for messages
+        items, unchanged = held(check_embeddings(domain.items, name='items'))
+        n = len(items)
+        ids, text, columns = (getattr(domain, name, None) for name in ('ids', 'text', 'columns'))
+        ids = _sound_ids(to_text(np.arange(n) if ids is None else to_column('ids', ids, n)))
+        text = None if text is None else to_text(to_column('text', text, n))
+        table = to_table(columns, n)
     index = index or VectorIndex(items, OneQuery(items) if kind == 'flat' else kind, block=1)
-    catalogue = Catalogue(items, ids, text, index, to_table(columns, n), unchanged)
-    require(len(catalogue.row) == n, f'{n - len(catalogue.row)} ids name an item twice; name each once')
-    return catalogue
+    return Catalogue(items, ids, text, index, table, unchanged)
 
 # %% ../../nbs/serving/256_catalogue.ipynb #c008a
 def items_table(
@@ -95,7 +102,7 @@ def read_items(
         x, table = open_embeddings(folder), items_table(path)
     rows = f'{path}: embeddings.npy has {len(x)} rows, its table {len(table)}; one row an item, same order'
     require(len(x) == len(table), rows)
-    return SimpleNamespace(items=x, ids=to_text(table.id), text=table.get('text'), columns=table)
+    return SimpleNamespace(items=x, ids=to_text(table.id), text=table.get('text'), columns=table, path=path)
 
 # %% ../../nbs/serving/256_catalogue.ipynb #69beed6d
 def named_items(path): return make_catalogue(read_items(path), index=object()) # of a folder; not searched

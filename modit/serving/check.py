@@ -27,6 +27,7 @@ from .proposal import (FEW, domain_name, enough_different, held_out_words, propo
                                     settings_of, write_facts)
 from .purse import SURVEY, enough_of, lacking
 from .moves import LEAST
+from .names import one_form
 from ..settings import Settings, require
 from ..store import named, stream
 
@@ -131,6 +132,16 @@ def readings(
     "What the numbers mean, in plain lines."
     return [*_of_density(hopes), *_of_gain(hopes)]
 
+# %% ../../nbs/serving/259_check.ipynb #c036w
+def _alike_words(names): # of patterns; empty where none is spelled in two ways
+    kinds = pd.Series(names, dtype=object).groupby([*map(one_form, names)]).agg(list)
+    twice = kinds[kinds.str.len() > 1]
+    if twice.empty: return ''
+    first, second = twice.iloc[0][:2]
+    more = f' and {len(twice) - 1} more' if len(twice) > 1 else ''
+    return (f'patterns {first!r} and {second!r}{more} count as two, and differ only in blanks at the ends or '
+            'in the form of their letters; write them alike')
+
 # %% ../../nbs/serving/259_check.ipynb #c037
 def _contents(domain):
     "What a folder holds, in a line."
@@ -176,6 +187,7 @@ def _findings(path, profile, scorer, scored, few): # few: labels may be lacking
     write_facts(path, propose(domain) | read_facts(path))
     s = settings_of(path, profile, scorers=[scorer])
     yield _contents(domain)
+    if alike := _alike_words(domain.patterns): yield alike
     yield f'settings for it are in {path}/{FACTS}; change them there'
     if scorer == 'column':
         yield from _measured(domain, s)

@@ -51,6 +51,8 @@ def read_marks(
         with open(path) as f: between = max(',\t;', key=f.readline().count)
         table = pd.read_csv(path, sep=between, dtype=str, keep_default_na=False).fillna('')
     except ValueError as e: raise ValueError(f'{path} cannot be read ({e}); {advice}') from None
+    more = f'{path}: row 0 has more fields than the header; put a text with its separator into quotes'
+    require(isinstance(table.index, pd.RangeIndex), more)
     require({'id', 'judged'} <= {*table}, f'{path} has the columns {", ".join(table)}; {advice}')
     marked = table[table.judged.str.strip() != '']
     require(len(marked), f'{path}: no row is judged; {advice}')

@@ -9,6 +9,7 @@ __all__ = ['ids_among', 'one_form', 'row_called', 'ids_or_vectors', 'what_they_a
 # %% ../../nbs/serving/235_names.ipynb #i002
 import re
 import warnings
+from collections.abc import Mapping, Set
 from unicodedata import normalize
 
 import numpy as np
@@ -57,6 +58,20 @@ def row_called(
         if (form := one_form(text)) in goods.forms: return goods.forms[form]
     return None
 
+# %% ../../nbs/serving/235_names.ipynb #i011l
+def _detached(x): # a tensor as an array, anything else as it is
+    if not torch.is_tensor(x): return x
+    x = x.detach().cpu()
+    return (x.double() if x.is_floating_point() else x).numpy()
+
+def _listed(seeds): # the same seeds in a list or an array, if anything holds several
+    if torch.is_tensor(seeds): return _detached(seeds)
+    if isinstance(seeds, str | bytes | Mapping) or not np.iterable(seeds): return seeds
+    if isinstance(seeds, Set): return sorted(seeds, key=str)
+    if not hasattr(seeds, '__array__'): return [_detached(x) for x in seeds]
+    array = np.asarray(seeds)
+    return list(array) if array.dtype == object and array.ndim == 1 else seeds
+
 # %% ../../nbs/serving/235_names.ipynb #i012
 def _all_named(names, goods):
     rows = [row_called(goods, name) for name in names]
@@ -68,6 +83,7 @@ def ids_or_vectors(
     goods=None, # a catalogue with `row` and `forms`
 ): # a list of ids, or an array of numbers
     "What seeds are; raises `ValueError` for what is neither."
+    seeds = _listed(seeds)
     names = ids_among(seeds)
     whole = names and len(names) == dim and all(isinstance(x, float | np.floating) for x in names)
     if names and not (whole and not (goods and _all_named(names, goods))): return names

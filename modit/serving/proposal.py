@@ -114,6 +114,8 @@ def domain_name(
     "What a domain is called, by its `domain.ini` or as its folder; raises `ValueError` for no name."
     folder = find_folder(path)
     stated = read_profiles(folder/FACTS) if (folder/FACTS).exists() else {}
+    other = [name for name in stated if name and name not in ('domain', 'folder')]
+    require(not other, f'{path}: {FACTS} has a section [{"], [".join(other)}]; call it [domain] or [folder]')
     values = dict(stated['folder']) if 'folder' in stated else {}
     require(values.keys() <= {'name'}, f'{FACTS} has {", ".join(values)} under [folder]; write name alone')
     name = normalize('NFC', values.get('name', folder.name)) # a Mac spells it in another way
@@ -128,11 +130,13 @@ def write_facts(
     values:dict, # name -> value
 ):
     "Write a folder's settings, in the order of `OF_FOLDER`, unless they stand there; keep the domain's name."
-    lines = [f'{name} = {_in_words(values[name])}' for name in OF_FOLDER if values.get(name) is not None]
+    known = {name: values[name] for name in OF_FOLDER if values.get(name) is not None}
+    lines = [f'{name} = {_in_words(value)}' for name, value in known.items()]
     lines = ['[domain]', *lines, '', '[folder]', f'name = {domain_name(path)}']
     text = '\n'.join(lines) + '\n'
     place = find_folder(path)/FACTS
-    if not place.exists() or place.read_bytes() != text.encode(): atomic_write(place, text)
+    stands = place.exists() and read_facts(path) == known and 'folder' in read_profiles(place)
+    if not stands: atomic_write(place, text)
 
 # %% ../../nbs/serving/155_proposal.ipynb #f013
 def _facts_of(path, scored):
@@ -140,6 +144,7 @@ def _facts_of(path, scored):
     folder, name = find_folder(path), domain_name(path)
     with in_folder(path):
         items, dim = open_embeddings(folder).shape
+        require(dim > 1, 'embeddings.npy has one number a row, and so no directions; write more')
         facts = read_facts(path)
         lacking = OF_FOLDER.keys() - facts.keys() - {'threshold', 'scorer'}
         if lacking: facts = propose(read_folder(path, scored)) | facts

@@ -40,7 +40,7 @@ from ..settings import Settings, require
 from ..training import on_main
 
 # %% ../../nbs/serving/257_retriever.ipynb #c008
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Retriever:
     """A policy, or none, with what it takes to turn seeds into a list.
 

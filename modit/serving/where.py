@@ -9,6 +9,7 @@ __all__ = ['said', 'texts', 'column_called', 'where', 'known']
 import difflib
 import re
 import warnings
+from datetime import timedelta
 from decimal import Decimal
 
 import numpy as np
@@ -69,7 +70,7 @@ def _span(word):
     zone = re.search(f'{_ZONE}$', word) if ':' in word else None
     try:
         span = pd.Period(word[:zone.start()] if zone else word)
-        ahead = pd.Timestamp(word).utcoffset() if zone else pd.Timedelta(0)
+        ahead = pd.Timestamp(word).utcoffset() if zone else timedelta()
         return span.start_time - ahead, (span + 1).start_time - ahead, bool(zone)
     except (ValueError, OverflowError): return None # such as the 30th of February
 
@@ -121,6 +122,11 @@ def _equals(column, value, condition): # (n,): is it the value, or else one of t
     return np.any([_is(column, text, word) for word in words], axis=0)
 
 # %% ../../nbs/serving/248_where.ipynb #s07b
+def _no_days(column): # why a column has no moments, in words
+    written = [x for x in texts(column) if x]
+    other = [x for x in written if not re.fullmatch(_MOMENT, x)] or written or ['']
+    return f'{column.name} holds {other[0]!r}, which is no day as 2026-01-31; write days so'
+
 _SIGNS = {'<=': np.less_equal, '>=': np.greater_equal, '<': np.less, '>': np.greater}
 
 def _compares(column, sign, value, text):
@@ -131,7 +137,7 @@ def _compares(column, sign, value, text):
     numbers, wrong = _numbers(column)
     limit = to_numbers(pd.Series([value]))[0][0]
     lacks = f'{value!r} is no number; give one (or a day as 2026-01-31)'
-    if span is not None: lacks = f'{column.name} has no days'
+    if span is not None: lacks = _no_days(column)
     require(np.isfinite(limit), f'condition {text!r}: {lacks}, or use = or !=')
     word = f'{column.name} holds {str(column[wrong].iloc[0])!r}' if wrong.any() else ''
     require(not word, f'condition {text!r}: {word}, which is no number; use = or !=')

@@ -43,9 +43,10 @@ def paired(
     return both.set_axis(['a', 'b'], axis=1).reset_index()
 
 # %% ../../../nbs/repro/report/210_verdicts.ipynb #c010
-@lru_cache(32) # eight cells, of a few sizes
+@lru_cache(16) # eight cells, of a few sizes
 def _shared_counts(seed, domain, split, units, resamples): # of a cell's cases, for all its contrasts
-    return resample_counts(units, resamples, stream(seed, 'bootstrap', 'case', domain, split))
+    counts = resample_counts(units, resamples, stream(seed, 'bootstrap', 'case', domain, split))
+    return counts.astype(float) # as the scores are: else every contrast would copy them
 
 def _spanning(one, other): # an interval over cases, and one over patterns, which the units count
     ends = min(one.low, other.low), max(one.high, other.high)

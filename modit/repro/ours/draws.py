@@ -126,10 +126,11 @@ def three_ways(
 ) -> dict:  # claim -> way -> a row a cell
     "The cells of every claim: by the first draw, by all draws, and at own guidance scales."
     draws = all_draws(scores)
+    known = {*draws[0].method.unique()}
     found = {}
     for claim, pairs in comparisons(p.s).items():
         here = {x for pair in pairs for x in pair} - {'sft', 'off_policy'}
-        if not here <= set(draws[0].method): continue # such as on D4 alone
+        if not here <= known: continue # such as on D4 alone
         ways = dict(first=[contrast(draws[0], a, b, p.s) for a, b in pairs],
                     scale=[contrast(scores['own_scale'], a, b, p.s) for a, b in pairs])
         if claim != 'C09': ways['draws'] = [over_draws(draws, a, b) for a, b in pairs]

@@ -5,7 +5,6 @@ __all__ = ['READS', 'SCORES', 'MINE', 'METRICS', 'APPENDIX', 'VARIANT_ROWS', 'ST
            'table', 'plot', 'share_of', 'claims']
 
 # %% ../../../nbs/repro/paper/320_main.ipynb #c004
-from functools import lru_cache
 from itertools import pairwise
 
 import matplotlib.pyplot as plt
@@ -21,10 +20,9 @@ from ...metrics import left_out_auc
 from ...stages.pipeline import get_corpus, get_history, get_model
 from ..report.looks import LIGHT, legend_of, look, ring
 from ..report.report import Table, best_variants, by_method, scored, with_hppo
-from ...stats import paired_bootstrap, resample_counts
-from ...store import stream
+from ...stats import paired_bootstrap
 from ..report.ledger import and_also, judge, range_claim, threshold_claim, weakest_in_each_cell
-from ..report.verdicts import contrast
+from ..report.verdicts import contrast, shared_counts
 from ..pages.page import Page
 
 # %% ../../../nbs/repro/paper/320_main.ipynb #c007
@@ -87,15 +85,12 @@ def _variant_caption(validation): # of `run`
     return ', '.join(f'{v} on {d}' for d, v in best.items())
 
 # %% ../../../nbs/repro/paper/320_main.ipynb #c028
-@lru_cache(8) # the methods of a cell share its resamples
-def _drawn(rng_words, n, resamples): return resample_counts(n, resamples, stream(*rng_words))
-
 def _marginal(cases, method, s): # per-case scores; domain, split, estimate, low, high, n
     "Mean Joint of one method in every cell, with its interval over cases."
     rows = []
     answered = cases[cases.method == method].dropna(subset='joint')
     for (d, split), cell in answered.groupby(['domain', 'split']):
-        counts = _drawn((s.seed, 'marginal', d, split), len(cell), s.resamples)
+        counts = shared_counts((s.seed, 'marginal', d, split), len(cell), s.resamples)
         i = paired_bootstrap(cell.joint.values, counts=counts)
         rows.append(dict(domain=d, split=split, estimate=i.estimate, low=i.low, high=i.high, n=i.n))
     return pd.DataFrame(rows)

@@ -2617,6 +2617,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                      'modit.serving.names.what_they_are': ('serving/names.html#what_they_are', 'modit/serving/names.py')},
             'modit.serving.proposal': { 'modit.serving.proposal._check_different': ( 'serving/proposal.html#_check_different',
                                                                                      'modit/serving/proposal.py'),
+                                        'modit.serving.proposal._check_large': ( 'serving/proposal.html#_check_large',
+                                                                                 'modit/serving/proposal.py'),
                                         'modit.serving.proposal._depth': ('serving/proposal.html#_depth', 'modit/serving/proposal.py'),
                                         'modit.serving.proposal._facts_of': ( 'serving/proposal.html#_facts_of',
                                                                               'modit/serving/proposal.py'),

@@ -84,17 +84,25 @@ def _depth(counts, length): # positives of each pattern (C,), of a sequence
     if len(able) >= 4*FEW: typical = min(typical, able[-4*FEW])
     return _within((typical - length)//10*10, 10, 50)
 
+# %% ../../nbs/serving/155_proposal.ipynb #5e0b71a3
+def _check_large(counts, least): # positives of each pattern (C,)
+    "Refuse stated patterns of which fewer than two have so many positive items."
+    able = int((counts >= least).sum())
+    few = f'column pattern: {able} of {len(counts)} patterns have {least} positive items, 2 are needed'
+    require(able >= 2, f'{few}; write coarser patterns, or no column: then clusters serve')
+
 # %% ../../nbs/serving/155_proposal.ipynb #c006
 def propose(
     domain, # FolderDomain
 ) -> dict:  # setting -> value, of those that a folder may have
-    "Settings that fit a domain's data; raises `ValueError` where too few of its vectors differ."
+    "Settings that fit a domain's data; raises `ValueError` where vectors or patterns are too few."
     positives = int(domain.attribute.sum())
     clusters = len(domain.patterns) or _patterns_for(positives)
     counts = _positives_by_pattern(domain, clusters)
     enough = min(_MANY, max(FEWEST, clusters/2))
     length = next((x for x in _LENGTHS if (counts >= 4*x).sum() >= enough), SHORTEST)
     k = _depth(counts, length)
+    if domain.pattern is not None: _check_large(counts, length + k)
     held = int((counts >= length + k).sum())
     fewest = FEW if held >= 4*FEW else 1
     rich = int((counts >= 3*length).sum())

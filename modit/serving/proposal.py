@@ -89,7 +89,7 @@ def _check_large(counts, least): # positives of each pattern (C,)
     "Refuse stated patterns of which fewer than two have so many positive items."
     able = int((counts >= least).sum())
     few = f'column pattern: {able} of {len(counts)} patterns have {least} positive items, 2 are needed'
-    require(able >= 2, f'{few}; write coarser patterns, or no column: then clusters serve')
+    require(able >= 2, f'{few}; write coarser ones, or leave the column out: clusters are used then')
 
 # %% ../../nbs/serving/155_proposal.ipynb #c006
 def propose(

@@ -43,13 +43,12 @@ os.environ |= dict(MPLBACKEND='agg', MATPLOTLIBRC=os.devnull)
 torch.set_num_threads(1)
 os.fsync = lambda file: None # no file must outlive this machine; what becomes of an error is tested
 
-
 DOWNLOAD, PACKAGES = datasets._download, ROOT/'runs'/'public'/'packages'
 
 
 def held(name, package):
-    """In the place of DOWNLOAD, for pages with a store of their own too: the file that an earlier run fetched,
-    and no network unless the tests are told that they may use one."""
+    """In the place of DOWNLOAD, for pages with a store of their own too: the file that an earlier run
+    fetched, and no network unless the tests are told that they may use one."""
     if (PACKAGES/package.file).exists(): return (PACKAGES/package.file).read_bytes()
     if os.environ.get('MODIT_FETCH'): return DOWNLOAD(name, package)
     raise OSError(f'cannot get {name}: it comes from a network; set MODIT_FETCH=1')

@@ -69,7 +69,7 @@ def test_one_experiment_runs_first_what_it_reads(whole, tmp_path):
     shutil.copytree(whole/'runs', copy/'runs', ignore=shutil.ignore_patterns('done', 'notebooks'))
     line = re.search(r'^\.venv/bin/modit (run .*--fresh)', (ROOT/'CONTRIBUTING.md').read_text(), re.M)[1]
     finish(copy, *line.split())
-    assert 'run first: 320_main' in messages(copy)
+    assert 'are run first: 320_main' in messages(copy)
     assert (copy/'figures'/'smoke'/'cases'/'pareto.csv.gz').exists()
 
 

@@ -54,7 +54,7 @@ def _run(
     require(not own, f'--parameters must not contain {own}; use the argument name, --profile or --fresh')
     from modit.repro.pages.redraw import pages_lacking
     first = ', '.join(pages_lacking(profile, name)) if fresh and not given else ''
-    if first: print(f'{name} reads scores that are missing; run first: {first}', flush=True)
+    if first: print(f'{name} reads scores that are missing; these pages are run first: {first}', flush=True)
     executed = run_notebook(name, profile, fresh, **given)
     from modit.repro.pages.page import open_page
     page = open_page(name, profile=profile, fresh=fresh, **given)

@@ -66,7 +66,8 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
     by_order = by_method(light(cases, p), orders)
     stages = single_domain_stages(cases)
     caption = ('Joint (percent) by training order, single-domain CPT and SFT, '
-               f'light protocol ({p.s.light_cases} cases a split). Verdicts use all {p.s.full_cases} cases.')
+               f'light protocol ({p.s.light_cases} cases a split). '
+               f'Verdicts use all {cases.case.nunique()} cases.')
     older = 'Single-domain stages, full protocol, item split: AUC from 0 to 1, other metrics in percent.'
     return {'tab-order': Table(by_order, caption, orders), 'tab-apporig': Table(stages, older)}
 

@@ -37,7 +37,7 @@ def _seeds(path, option='--seeds'): # list of ids, or (n, d) array
         text = sys.stdin.read() if path == '-' else Path(path).read_text('utf-8')
     except (ValueError, IsADirectoryError) as e:
         neither = f'{option} {path}: neither ids nor vectors ({e})'
-        raise ValueError(f'{neither}; write ids as UTF-8, vectors by numpy.save') from None
+        raise ValueError(f'{neither}; write ids as UTF-8, vectors as .npy') from None
     lines = text.removeprefix('\ufeff').split('\n') # Windows writes a mark at the beginning
     ids = [line.removesuffix('\r') for line in lines if line.strip()]
     require(ids, f'{option} {path}: no id in it; write one a line')

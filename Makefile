@@ -11,7 +11,6 @@ TESTS   :=
 BIN     := .venv/bin
 # named after what was installed: every nbdev-export writes pyproject.toml, mostly with the same content
 STAMP   := .venv/.installed-$(firstword $(shell cat pyproject.toml requirements.lock | cksum))
-SITE    := .venv/.docs
 TYPST   := .venv/.report
 
 # One thread a process: small models run faster as several processes side by side.
@@ -28,7 +27,7 @@ unexport JUPYTER_PATH
 unexport OPENBLAS_CORETYPE
 
 .DEFAULT_GOAL := help
-.PHONY: main paper labels public tree budget replicate figures report check test docs links hooks lab bench clean help
+.PHONY: main paper labels public tree budget replicate figures report check test hooks lab bench clean help
 
 main: $(STAMP)     ## run the main experiment (data, density, main table, bootstrap) and print the main table
 	@$(BIN)/modit main --profile $(PROFILE)
@@ -74,12 +73,6 @@ check: $(STAMP)    ## before a commit, within a minute: export, style, contracts
 test: $(STAMP)     ## run all tests, whole runs and kills included (a quarter of an hour on two cores)
 	@$(BIN)/python tests/kernels.py $(KERNELS) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 
-docs: $(SITE)      ## build the site of all pages into build/docs, which needs no network to be read
-	@$(BIN)/python docs/build.py
-
-links: $(SITE)     ## follow the site's links to elsewhere, with a network
-	@$(BIN)/python docs/build.py --external
-
 hooks: $(STAMP)    ## let git clean, export and lint at every commit, and merge notebooks cell by cell
 	@$(BIN)/pre-commit install
 	@git config merge.jupyternotebook.driver "'$(CURDIR)/$(BIN)/nbdev-merge' %O %A %B %P"
@@ -106,10 +99,6 @@ $(STAMP):
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install -q -c requirements.lock -e ".[dev]" || \
 		{ echo 'Was a release withdrawn? Delete its line of requirements.lock, and try again.'; exit 1; }
 	@rm -f .venv/.installed-*
-	@touch $@
-
-$(SITE): $(STAMP)
-	$(BIN)/python -m pip install -q -c requirements.lock -e ".[docs]"
 	@touch $@
 
 $(TYPST): $(STAMP)

@@ -12,7 +12,6 @@ PYTEST   = $(BIN)/python tests/kernels.py $(KERNELS) $(BIN)/python -m pytest -n 
 BIN     := .venv/bin
 # named after what was installed: every nbdev-export writes pyproject.toml, mostly with the same content
 STAMP   := .venv/.installed-$(firstword $(shell cat pyproject.toml requirements.lock | cksum))
-SITE    := .venv/.docs
 TYPST   := .venv/.report
 
 # One thread a process: small models run faster as several processes side by side.
@@ -29,7 +28,7 @@ unexport JUPYTER_PATH
 unexport OPENBLAS_CORETYPE
 
 .DEFAULT_GOAL := help
-.PHONY: main paper labels public tree budget replicate figures report check test test-all docs links hooks lab bench clean help
+.PHONY: main paper labels public tree budget replicate figures report check test test-all hooks lab bench clean help
 
 main: $(STAMP)     ## run the main experiment (data, density, main table, bootstrap) and print the main table
 	@$(BIN)/modit main --profile $(PROFILE)
@@ -78,12 +77,6 @@ test: $(STAMP)     ## run what a change of the code can break: pages of the libr
 test-all: test     ## and then whole runs, kills, every experiment, recipes, wheels, Slurm
 	@$(PYTEST) -m slow $(TESTS)
 
-docs: $(SITE)      ## build the site of all pages into build/docs, which needs no network to be read
-	@$(BIN)/python docs/build.py
-
-links: $(SITE)     ## follow the site's links to elsewhere, with a network
-	@$(BIN)/python docs/build.py --external
-
 hooks: $(STAMP)    ## let git clean, export and lint at every commit, and merge notebooks cell by cell
 	@$(BIN)/pre-commit install
 	@git config merge.jupyternotebook.driver "'$(CURDIR)/$(BIN)/nbdev-merge' %O %A %B %P"
@@ -110,10 +103,6 @@ $(STAMP):
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install -q -c requirements.lock -e ".[dev]" || \
 		{ echo 'Was a release withdrawn? Delete its line of requirements.lock, and try again.'; exit 1; }
 	@rm -f .venv/.installed-*
-	@touch $@
-
-$(SITE): $(STAMP)
-	$(BIN)/python -m pip install -q -c requirements.lock -e ".[docs]"
 	@touch $@
 
 $(TYPST): $(STAMP)

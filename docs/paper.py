@@ -1,14 +1,15 @@
 """The map of the paper: each of its tables and figures with our page, command, minutes, file and verdicts.
-It is made from figures/reported/contents.csv and committed results; `python docs/llms.py` writes it."""
+It is made from figures/reported/contents.csv and committed results; `python docs/paper.py` writes it."""
 import ast
 import json
 import re
+from pathlib import Path
 
 import pandas as pd
 
-from docments import ROOT, all_notebooks
 from modit.repro.report.looks import CONFIRMED, WORDS
 
+ROOT = Path(__file__).resolve().parents[1]
 REPORTED, OURS = ROOT/'figures'/'reported', ROOT/'figures'/'mini'
 NONE = 'none'
 ABOUT = """# The paper's tables and figures, and what became of them
@@ -52,10 +53,10 @@ def linked(path, words=None): return f'[{words or path.name}](../{path.relative_
 
 def command(
     page,      # of an experiment, without its number
-    notebooks, # name: Notebook
+    notebooks, # name: path
 ) -> str:
     "What makes a page's results again, as a link to the page."
-    return linked(notebooks[page].path, f'`modit run {page}`')
+    return linked(notebooks[page], f'`modit run {page}`')
 
 
 def files_of(
@@ -114,7 +115,7 @@ def counted(claims) -> str: # of `paper_claims`
 
 def paper_map() -> str: # of docs/paper.md
     "The paper's contents by number, then its claims."
-    notebooks = {n.name: n for n in all_notebooks() if n.experiment}
+    notebooks = {path.stem[4:]: path for path in (ROOT/'nbs'/'repro').glob('*/*.ipynb')}
     seconds = {name: x['seconds'] for name, x in json.loads((OURS/'manifest.json').read_text()).items()}
     claims, parts = paper_claims(), [opening()]
     contents = pd.read_csv(REPORTED/'contents.csv')
@@ -133,3 +134,6 @@ def paper_map() -> str: # of docs/paper.md
         'track': track_word(r.verdict), 'page and command': command(r.page, notebooks)}
         for r in claims.itertuples()]
     return '\n'.join([*parts, counted(claims), markdown(rows), ''])
+
+
+if __name__ == '__main__': (ROOT/'docs'/'paper.md').write_text(paper_map())

@@ -23,15 +23,13 @@ FILES = dict(
     report=['modit/repro/report/article.py'], serve=['modit/serving/serve.py'],
     mcp=['modit/serving/agents.py'], hub=['modit/serving/hub.py'], milvus=['modit/index/milvus.py'],
     public=['modit/repro/datasets/*.py'],
-    docs=['docs/[!lp]*.py', 'docs/links.py', 'docs/pages.py', 'docs/pictures.py'],
-    dev=['tests/*.py', 'docs/llms.py', 'docs/paper.py'], parquet=[])
+    dev=['tests/*.py', 'docs/*.py'], parquet=[])
 BENCH = (ROOT/'nbs'/'repro'/'bench').glob('26*.ipynb')
 SHOWN = dict(run=[*EXPERIMENTS, *BENCH], dev=PAGES)  # pages that it runs
 # What a call brings in without an import line: pandas, and processes.
 BEHIND = {r'\.to_markdown\(': 'tabulate', r"'-m', 'snakemake'": 'snakemake',
           "'ipykernel_launcher'": 'ipykernel'}
-OF_ONE_TEST = {'typst', 'sphinx', *(path.stem for place in ('docs', 'bench')
-                                    for path in (ROOT/place).glob('*.py'))}
+OF_ONE_TEST = {'typst', *(path.stem for place in ('docs', 'bench') for path in (ROOT/place).glob('*.py'))}
 TRIED = {'datasets', 'lancedb', 'pgserver', 'psycopg', 'qdrant_client'} # a page goes on without them
 
 

@@ -65,8 +65,10 @@ def sources(kind):
 def test_the_page_builds_the_same_lines_up():
     bare = [re.sub(r' +#.*', '', line) for line in LINES.splitlines()]
     steps = [line for line in bare if re.match(r'[\w, ]+ = modit\.', line)]
-    page = '\n'.join(sources('code')).splitlines()
+    *above, last = sources('code')
+    page = '\n'.join(above).splitlines()
     assert len(steps) == 8 and not [line for line in steps if line not in page]
+    assert last.startswith(LINES.partition('\n# average')[0].rstrip()), 'the last cell has the lines alone'
 
 
 def test_the_page_tells_the_same_numbers():

@@ -275,7 +275,7 @@ def make_targets():
 
 def test_what_texts_name_is_there():
     "Their links are followed in test_texts.py."
-    for path in (p for p in tracked_files() if p.suffix == '.md' and p.parts[:2] != ('docs', 'log')):
+    for path in (p for p in tracked_files() if p.suffix == '.md'):
         text = (ROOT/path).read_text()
         for block in re.findall(r'^```(?:bash|sh)\n(.*?)^```', text, re.M | re.S):
             asked = {*re.findall(r'^\s*(?:\w+=\w+ +)*make +([a-z]+)', block, re.M)}
@@ -291,7 +291,7 @@ def test_what_agents_are_told_to_type_is_there():
     bins = re.findall(r'^\.venv/bin/([\w-]+)', text, re.M)
     assert bins and all((Path(sys.executable).parent/name).exists() for name in bins)
     files = re.findall(r'\b(?:docs|tests|nbs)/\w+\.(?:py|ipynb|txt)', text)
-    assert len(files) > 5 and not [name for name in files if not (ROOT/name).exists()]
+    assert files and not [name for name in files if not (ROOT/name).exists()]
 
 
 def test_every_claim_has_a_verdict():

@@ -63,33 +63,29 @@ def _note(text): print(f'modit: {text}', file=sys.stderr, flush=True)
 def _check(
     folder:_Folders, profile:Profile='mini',
     threshold:float=None,  # if attribute is a score: the least that counts as positive; kept in domain.ini
-    scorer:str='column',   # module:function that gives missing labels; column: only those of items.csv
 ):
     "report errors in data, and what results to expect"
     load_settings(profile)
-    from modit.data.folder import read_facts
     from modit.serving.check import check_folder
     from modit.serving.proposal import settings_of
     bad = 0
     for path in folder:
-        facts, trouble = check_folder(path, profile, threshold, scorer)
+        facts, trouble = check_folder(path, profile, threshold)
         bad += len(trouble)
         for line in [*facts, *trouble]: print(f'{path}: {line.removeprefix(f"{path}: ")}', flush=True)
     require(not bad, f'things to mend: {bad}')
-    labelled = [path for path in folder if scorer != 'column' or 'scorer' not in read_facts(path)]
-    if labelled: settings_of(labelled, profile, scorers=[scorer]*len(labelled)) # one model for all of them
+    settings_of(folder, profile) # one model for all of them
 
 # %% ../../nbs/serving/271_commands.ipynb #c027
 def _fit(
     folder:_Folders, profile:Profile='mini',
     variant:str='alone', # alone: direct rewards; direct: the same after SFT; sft; or one of HPPO: adaptive
     overrides:Overrides='{}',
-    budget:int=None,     # how many labels may be bought from the scorer of domain.ini; by default none
 ):
     "train on folders of embeddings, and save a model for each"
     load_settings(profile)
     from modit.serving.fit import fit
-    fit(folder, profile, variant, budget=budget, **read_json('--overrides', overrides))
+    fit(folder, profile, variant, **read_json('--overrides', overrides))
 
 # %% ../../nbs/serving/271_commands.ipynb #c046
 def _evaluate(

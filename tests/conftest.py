@@ -79,7 +79,7 @@ def pytest_addoption(parser):
 # processes goes beside Slurm, which mostly waits.
 LONG = ('test_every_page', 'test_slurm', 'test_notebooks', 'test_runs', 'test_outputs', 'test_anywhere',
         'test_folder_pages', 'test_redraw', 'test_recipes', 'test_bench', 'test_retriever', 'test_training',
-        'test_learned', 'test_budget_fit', 'test_serve', 'test_folder', 'test_untrained', 'test_repo')
+        'test_learned', 'test_folder', 'test_untrained', 'test_repo')
 
 
 def pytest_collection_modifyitems(items):

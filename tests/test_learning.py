@@ -12,7 +12,6 @@ import torch
 from conftest import corpus_of
 from modit.anchored import anchored
 from modit.candidates import labelled_pool, rewarded_items
-from modit.data.scorer import Scorer, Service
 from modit.direct import Looks, climb, direct_rewards, nearest
 from modit.evaluation import average_pool, sample_cases
 from modit.flow import unconditional_velocity
@@ -51,32 +50,6 @@ def test_held_out_items_are_neither_searched_nor_labelled(corpus):
     climb(average_pool(corpus, cases), looks, cases, S)
     roles = {ROLES[i] for i in corpus.role[list(looks.asked)]}
     assert roles <= {'train', 'other'} and run.history[-1]['different'] <= (corpus.role == 0).sum()
-
-
-def test_a_label_is_bought_once_though_the_service_fails(corpus, tmp_path):
-    asked, down = [], {3, 4, 5, 9}
-
-    def call(ids):
-        asked.append(list(ids))
-        if len(asked) in down: raise ConnectionError('the service is away')
-        return corpus.attribute[np.array(ids, int)].astype(float).tolist()
-
-    ids = np.array([str(i) for i in range(len(corpus.items))], object)
-
-    def bought():
-        service = Service(call, pause=0, tries=2)
-        return replace(corpus, scorer=Scorer(service, ids, tmp_path/'s', 'mine'))
-
-    def train(of): return direct_rewards(new_model(anchored(S)), of, anchored(S))
-
-    with pytest.raises(ValueError, match='scores are kept'): train(bought())
-    run = train(bought())
-    free = train(corpus)
-    assert run.history == free.history
-    weights = free.policy.state_dict()
-    assert all(torch.equal(x, weights[name]) for name, x in run.policy.state_dict().items())
-    paid = [x for i, part in enumerate(asked, 1) if i not in down for x in part]
-    assert len(paid) == len(set(paid))
 
 
 def test_an_anchored_policy_learns_in_the_supervised_stages_too(corpus):

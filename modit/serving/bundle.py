@@ -34,7 +34,7 @@ def settings_alone(
     "The settings of one domain, without the place of its data and the names of functions and devices."
     lists = {key: (s.of(key, name),) for key in PER_DOMAIN}
     index = 'flat' if ':' in s.index or s.index == 'torch' else s.index
-    return replace(s, domains=(name,), folders=(), scorers=(), index=index, **lists)
+    return replace(s, domains=(name,), folders=(), index=index, **lists)
 
 # %% ../../nbs/serving/254_bundle.ipynb #b009c
 BACKBONES = ('modit.model:MODiT', 'modit.anchored:Anchored') # those that a model's folder may name

@@ -49,7 +49,7 @@ def list_facts(
     lists = zip(rows, queries, centroid(corpus.items, cases.prefix), strict=True)
     features = [list_features(corpus.items[ids], corpus.items[ids] @ query, corpus.density[ids], mean)
                 for ids, query, mean in lists]
-    hits = dict(attribute=corpus.labels[rows], kind=corpus.pattern[rows] == cases.pattern[:, None])
+    hits = dict(attribute=corpus.attribute[rows], kind=corpus.pattern[rows] == cases.pattern[:, None])
     return np.stack(features), hits, cases.pattern
 
 # %% ../../nbs/serving/247_forecast.ipynb #f041

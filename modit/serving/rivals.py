@@ -62,7 +62,7 @@ _DEPTHS = (1, 2, 4, 8, 16) # times k
 
 def _best_depth(corpus, cases, scores, k): # of the highest mean Joint of the cases' lists
     lists = {x*k: reranked(corpus, cases, scores, x*k)[:, :k] for x in _DEPTHS}
-    known = corpus.labels, corpus.pattern, cases.pattern
+    known = corpus.attribute, corpus.pattern, cases.pattern
     joint = {depth: float(score_queries(ids, *known).joint.mean()) for depth, ids in lists.items()}
     best = max(joint, key=joint.get)
     return dict(depth=best, joint=round(joint[best], 6), patterns=len(set(cases.pattern)))
@@ -89,8 +89,8 @@ def scored_lists(
     known = dict(split=split, case=np.arange(len(cases)), pattern=cases.pattern)
     held = unseen_items(corpus)
     def scored(ids):
-        hits = corpus.labels[ids] & (corpus.pattern[ids] == cases.pattern[:, None])
-        scores = score_queries(ids, corpus.labels, corpus.pattern, cases.pattern)
+        hits = corpus.attribute[ids] & (corpus.pattern[ids] == cases.pattern[:, None])
+        scores = score_queries(ids, corpus.attribute, corpus.pattern, cases.pattern)
         return scores.assign(unseen=(hits & held[ids]).mean(1))
     return pd.concat([scored(ids).assign(method=x, **known) for x, ids in lists.items()], ignore_index=True)
 

@@ -93,10 +93,10 @@ def counted(
 ) -> pd.DataFrame: # attr, same, joint, held, further
     "Scores of queries; which wanted items training may have labelled, and which it may not."
     known = rewarded_items(corpus, replace(s, reward_items='train'))
-    def wanted(ids): return corpus.labels[ids] & (corpus.pattern[ids] == cases.pattern[:, None])
+    def wanted(ids): return corpus.attribute[ids] & (corpus.pattern[ids] == cases.pattern[:, None])
     ids = search(corpus.index, queries, s.k, exclude=cases.sequence)
     rest = nearest(corpus, queries, s.k, ~(known & corpus.attribute), cases.sequence)
-    rows = score_queries(ids, corpus.labels, corpus.pattern, cases.pattern)[['attr', 'same', 'joint']]
+    rows = score_queries(ids, corpus.attribute, corpus.pattern, cases.pattern)[['attr', 'same', 'joint']]
     return rows.assign(held=(wanted(ids) & ~known[ids]).mean(1), further=wanted(rest).mean(1))
 
 # %% ../../../nbs/repro/ours/366_credit.ipynb #09435dae

@@ -37,9 +37,8 @@ paper: $(STAMP)    ## run every experiment of the paper
 	@$(BIN)/modit main paper --profile $(PROFILE)
 
 labels: $(STAMP)   ## label 50,000 cases a domain, and train on parts of them; goes on where it was stopped
-	@$(BIN)/modit sweep repeated domains=D1,D2,D3 --profile $(PROFILE)  # domains apart first: on all cores
-	@$(BIN)/modit sweep labelled domains=D1,D2,D3,D4 --profile $(PROFILE)
-	@for page in repeated more_patterns labelled; do $(BIN)/modit run $$page --profile $(PROFILE) --fresh || exit; done
+	@$(BIN)/modit sweep labelled domains=D1,D2,D3 --profile $(PROFILE)  # domains apart first: on all cores
+	@$(BIN)/modit run labelled --profile $(PROFILE) --fresh
 
 public: $(STAMP)   ## get, embed and train on WordNet, tweets and icons, into figures/public and figures/icons
 	@$(BIN)/modit public --profile public

@@ -136,7 +136,8 @@ def environment(copy):
     malloc = dict(MMAP_THRESHOLD=2**25, TRIM_THRESHOLD=2**30, TOP_PAD=2**26)
     steady = {f'MALLOC_{name}_': str(size) for name, size in malloc.items()}
     path = f'{Path(sys.executable).parent}{os.pathsep}{os.environ["PATH"]}'
-    return {**os.environ, **steady, 'PYTHONPATH': str(copy), 'PATH': path}
+    packages = os.pathsep.join(filter(None, [str(copy), os.environ.get('PYTHONPATH')]))
+    return {**os.environ, **steady, 'PYTHONPATH': packages, 'PATH': path}
 
 
 def begin_apart(code, *words, out, err=None, copy=ROOT, **variables):

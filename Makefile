@@ -46,11 +46,9 @@ public: $(STAMP)   ## get, embed and train on WordNet, tweets and icons, into fi
 	@$(BIN)/modit public --profile icons
 	@$(BIN)/modit main public --profile icons
 
-tree: $(STAMP)     ## the same on branches of WordNet with two sentence encoders, into figures/tree and figures/tree-e5
+tree: $(STAMP)     ## the same on branches of WordNet, into figures/tree
 	@$(BIN)/modit public --profile tree
 	@$(BIN)/modit main public --profile tree
-	@$(BIN)/modit public --profile tree-e5
-	@$(BIN)/modit main public --profile tree-e5
 
 budget: $(STAMP)   ## see what a budget of labels buys, and what all of them do, on molecules and licence texts
 	@$(BIN)/modit public --profile molecules

@@ -8,6 +8,7 @@ PYTHON  ?= python3
 # make test KERNELS=no-avx512 TESTS=tests/test_flow.py: under a set of tests/kernels.py, these files alone
 KERNELS := here
 TESTS   :=
+PYTEST   = $(BIN)/python tests/kernels.py $(KERNELS) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 BIN     := .venv/bin
 # named after what was installed: every nbdev-export writes pyproject.toml, mostly with the same content
 STAMP   := .venv/.installed-$(firstword $(shell cat pyproject.toml requirements.lock | cksum))
@@ -27,7 +28,7 @@ unexport JUPYTER_PATH
 unexport OPENBLAS_CORETYPE
 
 .DEFAULT_GOAL := help
-.PHONY: main paper labels public tree budget replicate figures report check test hooks lab bench clean help
+.PHONY: main paper labels public tree budget replicate figures report check test test-all hooks lab bench clean help
 
 main: $(STAMP)     ## run the main experiment (data, density, main table, bootstrap) and print the main table
 	@$(BIN)/modit main --profile $(PROFILE)
@@ -70,8 +71,11 @@ report: $(TYPST)   ## build the report, a paper as HTML and PDF, from the tables
 check: $(STAMP)    ## before a commit, within a minute: export, style, contracts, and the pages that changed
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow' --changed tests/test_repo.py tests/test_style.py tests/test_notebooks.py
 
-test: $(STAMP)     ## run all tests, whole runs and kills included (a quarter of an hour on two cores)
-	@$(BIN)/python tests/kernels.py $(KERNELS) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
+test: $(STAMP)     ## run what a change of the code can break: pages of the library, units, contracts (minutes)
+	@$(PYTEST) -m 'not slow' $(TESTS)
+
+test-all: test     ## and then whole runs, kills, every experiment, recipes, wheels, Slurm
+	@$(PYTEST) -m slow $(TESTS)
 
 hooks: $(STAMP)    ## let git clean, export and lint at every commit, and merge notebooks cell by cell
 	@$(BIN)/pre-commit install
@@ -89,7 +93,7 @@ clean:             ## delete models, labels and executed notebooks; keeps .venv 
 	find figures -mindepth 3 -maxdepth 3 -path '*/runs/*' ! -path 'figures/mini/runs/seed=1' -exec rm -rf {} +
 
 help:              ## this list; PROFILE is smoke, mini (the default), large or paper
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile
 
 $(STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'

@@ -63,9 +63,12 @@ def new_model(
 ) -> Backbone:
     "A model with reproducible initial weights; raises `ValueError` for a backbone that lacks a method."
     seed = int(stream(s.seed, *seed_words).integers(2**31))
-    with torch.random.fork_rng(devices=[]):
+    usual = torch.get_default_dtype()
+    with torch.random.fork_rng(devices=[]), torch.device('cpu'):
         torch.manual_seed(seed)
-        model = named(s.backbone)(s.dim, s.width, s.depth, s.heads, s.seq_len)
+        torch.set_default_dtype(torch.float32) # another program in this process may have set its own
+        try: model = named(s.backbone)(s.dim, s.width, s.depth, s.heads, s.seq_len)
+        finally: torch.set_default_dtype(usual)
     methods = 'prefill, cached_velocity, forward, modulation and flops'
     require(isinstance(model, Backbone), f'backbone {s.backbone}: give it the methods {methods}')
     return model

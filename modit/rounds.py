@@ -147,10 +147,20 @@ def next_pool(
     return first.only('static').merge(label(propose, corpus, first.cases, s))
 
 # %% ../nbs/184_rounds.ipynb #34f1e239
+def _round_file(number): return f'round-{number:03d}.safetensors'
+
 def _save_round(run, folder): # the last row of a run
     "Write a round's policy and row atomically."
-    path = Path(folder or '.')/f'round-{len(run.history) - 1:03d}.safetensors'
+    path = Path(folder or '.')/_round_file(len(run.history) - 1)
     if folder: on_main(partial(save_checkpoint, path, run.checkpoints[-1], row=run.history[-1]))
+
+# %% ../nbs/184_rounds.ipynb #7146aa01
+def _finished(folder): # files of rounds 0, 1, 2 and so on; what lies behind a gap began from a lost round
+    files = sorted(Path(folder).glob('round-*.safetensors'))
+    whole = [path for i, path in enumerate(files) if path.name == _round_file(i)]
+    for path in files[len(whole):]: path.unlink()
+    return whole
+
 
 # %% ../nbs/184_rounds.ipynb #7146116b
 def resumed(
@@ -161,7 +171,7 @@ def resumed(
 ) -> Run:          # row 0 and the finished rounds
     "The rounds of a run that are already finished."
     run = Run()
-    files = on_main(lambda: sorted(Path(folder).glob('round-*.safetensors'))) if folder else []
+    files = on_main(partial(_finished, folder)) if folder else []
     for path in files:
         policy = _trainable(sft, sft, s)
         run.history.append(load_checkpoint(path, policy)['row'])

@@ -10,6 +10,7 @@ __all__ = ['HALF', 'stream', 'fingerprint', 'runs_dir', 'whole_files', 'whole_fi
 # %% ../nbs/010_store.ipynb #c002
 import hashlib, importlib, json, os, platform, secrets, sys
 from contextlib import ExitStack, contextmanager
+from glob import escape
 from pathlib import Path
 from stat import S_IMODE, S_ISREG
 
@@ -43,7 +44,7 @@ def runs_dir(
 ) -> Path:      # the folder of all stored runs
     "The folder of stages, notebooks, marks and locks: $MODIT_RUNS, runs/ of the clone, or beside your data."
     given, clone = os.environ.get('MODIT_RUNS'), clone_root()
-    if given: return Path(given)
+    if given: return Path(given).absolute() # a kernel or a job starts in another folder
     if clone: return clone/'runs'
     own = [Path(x).parent for x in folders if Path(x).is_absolute()]
     return next(iter(own), Path.cwd())/'modit-runs'
@@ -55,10 +56,25 @@ def _place(path): # of a file behind links, and its mode, None for a new one; `O
     if mode is None or S_ISREG(mode): return place, mode and S_IMODE(mode)
     raise OSError(None, f'{place} is {"a folder" if place.is_dir() else "no file"}')
 
+
+# %% ../nbs/010_store.ipynb #c016a1b2
+def _ended(part): # whether the process of this machine that a part names has ended
+    node, pid, _ = part.name.rsplit('-', 2)
+    if os.name != 'posix' or not node.endswith(f'.{platform.node()}'): return False # nothing is known of it
+    try: os.kill(int(pid), 0)
+    except ProcessLookupError: return True
+    except (OSError, ValueError): pass # another user's process, or no part of ours
+    return False
+
+
+# %% ../nbs/010_store.ipynb #c016c3d4
 def _open_part(place, mode): # beside a file; private until it gets the mode of the file that it replaces
     place.parent.mkdir(parents=True, exist_ok=True)
-    part = place.with_name(f'.{place.name}.{secrets.token_hex(4)}')
+    for part in place.parent.glob(f'.{escape(place.name)}.*-*-*'):
+        if _ended(part): part.unlink(missing_ok=True) # a killed process left it, as large as the file itself
+    part = place.with_name(f'.{place.name}.{platform.node()}-{os.getpid()}-{secrets.token_hex(4)}')
     return open(part, 'xb', opener=lambda name, how: os.open(name, how, 0o666 if mode is None else 0o600))
+
 
 # %% ../nbs/010_store.ipynb #c016w
 HALF = '.half-written' # a file beside files of which some are new and others old

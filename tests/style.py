@@ -95,9 +95,10 @@ def arguments(node): return (*node.args.args, *node.args.kwonlyargs)
 
 
 def stored_texts(page):
-    "Streams, plain texts and tables of a page's stored outputs: name of the stream or nothing, text."
+    "Streams, texts and tables of a page's stored outputs: name of the stream or nothing, text."
     for output in outputs_of(page):
-        texts = output.get('text', ''), *map(output.get('data', {}).get, ('text/plain', 'text/html'))
+        kinds = 'text/plain', 'text/html', 'text/markdown'
+        texts = output.get('text', ''), *map(output.get('data', {}).get, kinds)
         yield from ((output.get('name', ''), ''.join(text)) for text in texts if text)
 
 
@@ -124,6 +125,28 @@ def shows_tables_whole(page):
     cut = re.compile(r'\[?\d+ rows [x×] \d+ columns|^Length: \d+', re.M) # pandas says so
     return [f'pandas left out rows; pivot the table, or show all of it: {text[-40:]}' for _, text
             in stored_texts(page) if cut.search(text)]
+
+
+# What an output says of the machine that made it; on another one the page would show something else.
+MACHINES = r'EPYC|Xeon|Ryzen|Core\(TM\)|Apple M\d|GenuineIntel|AuthenticAMD'
+PATHS = r'(?<![\w.])/(?:home|root|work|tmp|Users)/'
+AMOUNTS = r'\b\d+ (?:cores?|threads?|[GM]iB|s|seconds?|minutes?|hours?)\b|\bPython 3\.\d+\.\d|device\(type='
+MEASURED = 'repro.bench.bench', 'repro.bench.accelerator', 'repro.bench.plan' # amounts from committed files
+
+
+@cache
+def this_machine():
+    "Patterns of this machine's processor and the repository's path."
+    info = Path('/proc/cpuinfo')
+    models = re.findall(r'^model name\s*: (.+)', info.read_text(), re.M) if info.exists() else []
+    return [re.escape(f'{ROOT}/'), *map(re.escape, {*models})]
+
+
+def stores_nothing_of_the_machine(page):
+    amounts = [] if module_of(page) in MEASURED else [AMOUNTS]
+    facts = re.compile('|'.join([MACHINES, PATHS, *this_machine(), *amounts]))
+    found = [(fact, text) for _, text in stored_texts(page) for fact in facts.finditer(text)]
+    return [f'of the machine: {text[max(0, x.start() - 40):x.end() + 40]!r}' for x, text in found]
 
 
 def says_what_it_is_about(page):
@@ -273,6 +296,7 @@ def trains_nothing(page):
 
 
 OF_ALL = (begins_with_a_title, has_a_size_to_read, stores_no_progress_bar, shows_tables_whole,
+          stores_nothing_of_the_machine,
           has_prose_beside_code, has_lines_that_fit, does_not_export_too_many_lines,
           assigns_what_belongs_together, annotates_settings_and_pages, has_no_long_exported_cell,
           has_one_public_definition_a_cell, has_no_comprehension_in_a_comprehension,

@@ -42,7 +42,7 @@ def code_cells(
 ) -> list: # its code cells, as dicts
     "The code cells of a notebook; raises `FileNotFoundError` or `ValueError`."
     try: cells = json.loads(Path(path).read_text())['cells']
-    except (json.JSONDecodeError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError): # no UTF-8, no JSON, or other JSON
         raise ValueError(f'{path} is not a notebook; restore it from version control') from None
     return [c for c in cells if c['cell_type'] == 'code']
 
@@ -109,10 +109,15 @@ def check_parameters(
 
 # %% ../../../nbs/repro/pages/230_notebooks.ipynb #c023
 ROOMS = ('paper', 'ours', 'verdicts') # folders of experiments
+_PAGE = re.compile(r'\d{3}_\w+') # no copy, and no file that an editor or another system leaves beside a page
 
-def _files(): return {p.stem: p for room in ROOMS for p in (repo_root()/'nbs'/'repro'/room).glob('*.ipynb')}
+def _files(): # name of a page -> its path
+    found = [p for room in ROOMS for p in (repo_root()/'nbs'/'repro'/room).glob('*.ipynb')]
+    return {p.stem: p for p in found if _PAGE.fullmatch(p.stem)}
+
 def experiments() -> list: return sorted(_files()) # names such as 320_main
 def short_name(name): return re.sub(r'^\d+_', '', str(name)) # 400_sensitivity -> sensitivity
+
 
 # %% ../../../nbs/repro/pages/230_notebooks.ipynb #c025
 def experiment_path(

@@ -174,10 +174,12 @@ LEDGER = ('claims', 'claim-cells') # written by all pages, read by the last ones
 def owner_of(
     score:str, # the name of a score file, such as validation
 ) -> str:      # the page that writes it, such as main
-    "The page that writes a score file; raises `ValueError` if no page does."
-    for name in experiments():
-        if score in page_constant(name, 'SCORES'): return short_name(name)
-    raise ValueError(f'no page has {score!r} in its SCORES; correct the READS that names it')
+    "The page that writes a score file; raises `ValueError` if no page does, or more than one."
+    owners = [name for name in experiments() if score in page_constant(name, 'SCORES')]
+    require(len(owners) < 2, f'{score!r} is in the SCORES of {" and ".join(owners)}; one page writes a score')
+    require(owners, f'no page has {score!r} in its SCORES; correct the READS that names it')
+    return short_name(owners[0])
+
 
 # %% ../../../nbs/repro/pages/237_parameters.ipynb #43c943a5
 def reads_of(

@@ -54,8 +54,8 @@ def shared_counts(
     return resample_counts(units, resamples, stream(*purpose)).astype(float)
 
 def _spanning(one, other): # an interval over cases, and one over patterns, which the units count
-    ends = min(one.low, other.low), max(one.high, other.high)
-    return Interval(one.estimate, *ends, max(one.p, other.p), one.n, other.units)
+    ends = np.minimum(one.low, other.low), np.maximum(one.high, other.high) # NaN where either tells nothing
+    return Interval(one.estimate, *map(float, (*ends, np.maximum(one.p, other.p))), one.n, other.units)
 
 # %% ../../../nbs/repro/report/210_verdicts.ipynb #c013
 def over_cases(
@@ -124,7 +124,7 @@ def in_hundredths(
 ) -> str:
     "An estimate with its interval in points."
     estimate, low, high = (f'{100*x:{sign}.2f}' for x in (r.estimate, r.low, r.high))
-    return f'{estimate} [{low}, {high}]'
+    return f'{estimate} [{low}, {high}]' if low != 'nan' else f'{estimate} [no interval]'
 
 def _difference(r): return f'{look(r.a).label} − {look(r.b).label}'
 

@@ -101,12 +101,10 @@ class About:
     trained: list  # numbers of the patterns that were trained on
     moves: dict    # way (served among them) -> split -> Choice
     feedback: dict = field(default_factory=dict) # split -> row of `choose_feedback`
-    forecast: dict = field(default_factory=dict) # attribute and kind, each of `fit_forecast`
     data: dict = field(default_factory=dict)     # facts for the card
     split_key: str = None     # of patterns, labels and what was held out
     metrics: list = None      # rows of `metrics_of`
     classifier: dict = None   # split -> row of `choose_depth`
-    forecast_test: list = None # of `forecast_rows`
 
 # %% ../../nbs/serving/254_bundle.ipynb #7b1a1003
 def _told(about): # for a file, as `_heard` reads it

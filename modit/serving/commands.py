@@ -141,10 +141,8 @@ def _print_answers(retriever, path, **usual): # a line for each of a file of JSO
 # %% ../../nbs/serving/271_commands.ipynb #ff81016b
 def _print_list(found): # of `Retriever.expand`
     from modit.serving.card import RULED
-    from modit.serving.forecast import forecast_words
     from modit.serving.lists import aligned, printed
     if ruled := found.attrs['moves'].get('rule'): _note(RULED[ruled])
-    if count := found.attrs['forecast']: _note(forecast_words(count, len(found)))
     if 'text' in found: found['text'] = found.text.str.split().str.join(' ') # a row stays a line
     print((aligned if sys.stdout.isatty() else str)(printed(found)), end='')
 

@@ -29,7 +29,7 @@ from .learned import rule_name
 from .moves import steered
 from .proposal import FEW, enough_different, held_out_words, seen_words, settings_of
 from .retriever import Retriever, tried_retriever
-from .rivals import Trial, choices, forecast_rows, reranked, scored_lists
+from .rivals import Trial, choices, reranked, scored_lists
 from .shape import split_options
 from ..settings import Settings, override, require
 from ..store import fingerprint, runs_dir
@@ -163,8 +163,7 @@ def scored_retriever(
                         'clusters of k-means, which stand in for kinds',
                 patterns=s.of('clusters', name), held=s.of('heldout_clusters', name),
                 valid=s.of('valid_clusters', name))
-    held = on_main(lambda: forecast_rows(trial, about.forecast))
-    about = replace(about, data=data, split_key=_split_key(trial.corpus), metrics=metrics, forecast_test=held)
+    about = replace(about, data=data, split_key=_split_key(trial.corpus), metrics=metrics)
     return replace(retriever, about=about, card=model_card(retriever.settings, about))
 
 # %% ../../nbs/serving/258_fit.ipynb #d030

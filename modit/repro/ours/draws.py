@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'APART', 'POOLS', 'ORDERS', 'SAID', 'models_of', 'further', 'run', 'all_draws', 'with_draws',
-           'over_draws', 'comparisons', 'three_ways', 'words', 'table', 'draw_claim', 'plot', 'claims', 'reasons']
+           'over_draws', 'comparisons', 'three_ways', 'words', 'table', 'draw_claim', 'plot', 'claims']
 
 # %% ../../../nbs/repro/ours/482_draws.ipynb #d004
 import matplotlib.pyplot as plt
@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t
 
-from ..lib.evidence import at_own_scale, missing, mostly
+from ..lib.evidence import at_own_scale
 from ..report.ledger import judge, weakest_in_each_cell
-from ..report.looks import OPPOSITE, VERDICTS, whisker
+from ..report.looks import VERDICTS, whisker
 from ..report.report import Table
 from ...stats import Interval, cluster_interval, verdict
 from ..report.verdicts import contrast, paired
@@ -198,15 +198,3 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
 
 # %% ../../../nbs/repro/ours/482_draws.ipynb #d029
 def claims(scores, p): return [] # the ledger keeps the verdicts of the first draw
-
-# %% ../../../nbs/repro/ours/482_draws.ipynb #d033r
-def reasons(scores:dict, p:Page) -> dict: # claim -> fields
-    "C16b: each run at its own guidance scale."
-    of = three_ways(scores, p).get('C16b')
-    if not of: return {}
-    lost = missing(of['first'])[['domain', 'split']]
-    held = of['scale'].merge(lost).verdict == 'for'
-    gone = _word('C16b', of['first']) == OPPOSITE and not (of['scale'].verdict == 'against').any()
-    turned = of['first'][of['first'].verdict == 'against'][['domain', 'split', 'estimate']]
-    own = of['scale'].merge(turned[['domain', 'split']]).estimate
-    return dict(C16b=dict(explained=bool(gone or mostly(held)), here=turned.estimate, own=own))

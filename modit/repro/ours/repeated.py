@@ -11,11 +11,10 @@ import pandas as pd
 
 from ...ordering import Corpus
 from ..lib.curve import in_rounds, whole
-from ..lib.panels import metric_panels
 from ..pages.page import Page, page_module
 from ..report.looks import look
 from ..report.report import Table
-from ..report.verdicts import contrasts
+from ..report.verdicts import contrasts, metric_panels
 from ...settings import Settings
 from ...stages.pipeline import get_corpus, get_model
 

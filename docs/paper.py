@@ -24,7 +24,8 @@ RULE = """## The claims
 
 The {total} claims of the paper: {words}. A claim says how many cells must support it significantly (all, \
 unless it says otherwise). *Confirmed*: at least so many do. *Opposite*: not confirmed, and more cells \
-contradict it significantly than support it. *why*: the reason, with the numbers of commit {commit}. Cells, and our own claims: \
+contradict it significantly than support it. *why*: the reason, with the numbers of commit {commit}. \
+Cells, and our own claims: \
 [claims](../nbs/repro/verdicts/500_claims.ipynb), \
 [claims.csv](../figures/mini/claims.csv).
 

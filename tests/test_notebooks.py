@@ -30,7 +30,7 @@ from test_outputs import shown
 PACKAGED = {'031_datasets': why_absent, '039_public': why_absent, '047_tree': why_absent,
             '049_costly': lambda: why_no_molecules() or why_no_licences(), '281_series': why_no_molecules,
             '041_encoders': lambda: why_absent((LITE0,), ()), '043_icons': why_no_icons,
-            '243_panels': why_no_icons, '280_tutorial': why_no_icons}
+            '280_tutorial': why_no_icons}
 
 
 def pytest_generate_tests(metafunc):

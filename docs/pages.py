@@ -33,7 +33,7 @@ SECTIONS = dict(
     machinery=Section(
         'Reports and machinery', ('repro/datasets', 'repro/pages', 'repro/report', 'repro/bench'),
         'Public datasets; from scores to tables, figures and '
-        'verdicts; what makes, stores and runs everything, and what it costs.'),
+        'verdicts; what makes, stores and runs everything, and how fast it is.'),
     experiments=Section(
         'Experiments', ('repro/paper', 'repro/ours', 'repro/verdicts', 'repro/lib'),
         'One question a page: a table or a figure of the paper, or of our own, with the verdicts '

@@ -25,8 +25,7 @@ FILES = dict(
     public=['modit/repro/datasets/*.py'],
     docs=['docs/[!lp]*.py', 'docs/links.py', 'docs/pages.py', 'docs/pictures.py'],
     dev=['tests/*.py', 'docs/llms.py', 'docs/paper.py'], parquet=[])
-BENCH = (ROOT/'nbs'/'repro'/'bench').glob('26*.ipynb')
-SHOWN = dict(run=[*EXPERIMENTS, *BENCH], dev=PAGES)  # pages that it runs
+SHOWN = dict(run=EXPERIMENTS, dev=PAGES)  # pages that it runs
 # What a call brings in without an import line: pandas, and processes.
 BEHIND = {r'\.to_markdown\(': 'tabulate', r"'-m', 'snakemake'": 'snakemake',
           "'ipykernel_launcher'": 'ipykernel'}

@@ -31,7 +31,7 @@ from torch import nn
 
 from modit.block import TimeEmbedding, attention_mask
 from modit.flow import generate
-from modit.index.audit import neighbours_found
+from modit.index.engines import neighbours_found
 from modit.model import init_zero_layers, new_model
 from modit.pretrain import continuation_loss, continuation_rows
 from modit.repro.report.looks import BLUE, DARK, GREY, VERMILLION, Look, legend_of, save_figure, whisker

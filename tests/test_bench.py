@@ -58,7 +58,7 @@ def test_a_whole_race_is_run_and_drawn(tmp_path, monkeypatch):
     assert {p.name for p in (tmp_path/'bench'/'smoke'/'toy').iterdir()} >= {'race.csv', 'fig-race.svg'}
 
 
-@pytest.mark.parametrize('script', ['race', 'folder', 'line', 'accelerator'])
+@pytest.mark.parametrize('script', ['race', 'line', 'accelerator'])
 def test_a_script_refuses_what_it_does_not_know(script):
     run = subprocess.run([sys.executable, ROOT/'bench'/f'{script}.py', '--size', 'nosuch'], text=True,
                          env=environment(ROOT), capture_output=True)
@@ -66,6 +66,7 @@ def test_a_script_refuses_what_it_does_not_know(script):
 
 
 # ---- the others
+@pytest.mark.slow
 def test_the_script_for_an_accelerator_runs_anywhere(tmp_path):
     path, words = tmp_path/'found.json', ['--tiny', '--seconds', str(HANG)]
     run = [sys.executable, ROOT/'bench'/'accelerator.py', path, *words]
@@ -76,6 +77,7 @@ def test_the_script_for_an_accelerator_runs_anywhere(tmp_path):
     assert len(compared) == 2 and all(row['same_ids'] == row['same_scores'] == 1 for row in compared)
 
 
+@pytest.mark.slow
 def test_a_folder_is_made_listed_and_fitted():
     table = folder.compare(load_settings('smoke'), folder.SIZES['toy'])
     assert table.what.tolist() == ['list_first', 'list_next', 'fit', 'list_model']

@@ -14,7 +14,7 @@ from ...candidates import fan_candidates, label_pool
 from ...evaluation import serve
 from ..lib.evidence import at_own_scale
 from ..lib.panels import SPLIT_LOOKS, legend_of_splits, panels
-from ...index.audit import audit_labels
+from ...index.engines import audit_labels
 from ...ordering import training_cases
 from ...stages.pipeline import get_corpus, get_model, get_rows, preference_settings
 from ..report.looks import whisker

@@ -102,7 +102,7 @@ def in_words(words) -> str: # a list
 
 def opening() -> str:
     "The first paragraph, with the minutes of training."
-    run = pd.read_csv(OURS/'plan-run.csv')
+    run = pd.read_csv(OURS/'run-seconds.csv')
     training = run.seconds[~run.stage.str.match(r'\d')].sum()
     return ABOUT.format(main=in_words(main_pages()), training=minutes(training))
 

@@ -12,7 +12,7 @@ import pandas as pd
 from ...candidates import fan_candidates, label_pool
 from ...evaluation import serve
 from ..lib.evidence import at_own_scale, scales_tried
-from ...index.audit import audit_labels
+from ...index.engines import audit_labels
 from ...ordering import training_cases
 from ...stages.pipeline import get_corpus, get_model, get_rows, preference_settings
 from ..report.looks import SPLIT_LOOKS, legend_of_splits, panels, whisker

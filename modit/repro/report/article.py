@@ -100,7 +100,7 @@ def _differing(*statuses): # all without a status
     return rows[rows.status.isin(statuses or rows.status)]
 
 def _minutes():
-    rows = _rows_of('plan-run')
+    rows = _rows_of('run-seconds')
     found = rows.groupby(rows.stage.str.replace(r'^\d+_', 'page ', regex=True), sort=False).seconds
     return found.agg(runs='size', minutes=lambda v: f'{v.sum()/60:.1f}').reset_index()
 

@@ -37,9 +37,8 @@ paper: $(STAMP)    ## run every experiment of the paper
 	@$(BIN)/modit main paper --profile $(PROFILE)
 
 labels: $(STAMP)   ## label 50,000 cases a domain, and train on parts of them; goes on where it was stopped
-	@$(BIN)/modit sweep repeated domains=D1,D2,D3 --profile $(PROFILE)  # domains apart first: on all cores
-	@$(BIN)/modit sweep labelled domains=D1,D2,D3,D4 --profile $(PROFILE)
-	@for page in repeated more_patterns labelled; do $(BIN)/modit run $$page --profile $(PROFILE) --fresh || exit; done
+	@$(BIN)/modit sweep labelled domains=D1,D2,D3 --profile $(PROFILE)  # domains apart first: on all cores
+	@$(BIN)/modit run labelled --profile $(PROFILE) --fresh
 
 public: $(STAMP)   ## get, embed and train on WordNet, tweets and icons, into figures/public and figures/icons
 	@$(BIN)/modit public --profile public
@@ -47,11 +46,9 @@ public: $(STAMP)   ## get, embed and train on WordNet, tweets and icons, into fi
 	@$(BIN)/modit public --profile icons
 	@$(BIN)/modit main public --profile icons
 
-tree: $(STAMP)     ## the same on branches of WordNet with two sentence encoders, into figures/tree and figures/tree-e5
+tree: $(STAMP)     ## the same on branches of WordNet, into figures/tree
 	@$(BIN)/modit public --profile tree
 	@$(BIN)/modit main public --profile tree
-	@$(BIN)/modit public --profile tree-e5
-	@$(BIN)/modit main public --profile tree-e5
 
 budget: $(STAMP)   ## see what a budget of labels buys, and what all of them do, on molecules and licence texts
 	@$(BIN)/modit public --profile molecules

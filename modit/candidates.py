@@ -104,7 +104,7 @@ def label_pool(
     pattern = np.repeat(cases.pattern, c)
     ids = search(corpus.index, candidates.reshape(n*c, d), k, exclude=np.repeat(cases.sequence, c, axis=0))
     counts = corpus.pattern if counted is None else np.where(counted, corpus.pattern, -1) # -1: no pattern
-    joint = score_queries(ids, corpus.labels, counts, pattern).joint.values
+    joint = score_queries(ids, corpus.attribute, counts, pattern).joint.values
     same = same_at_k(corpus.pattern[ids] == pattern[:, None])
     names = np.repeat(list(families), [x.shape[1] for x in families.values()])
     return Pool(cases, candidates, joint.reshape(n, c), same.reshape(n, c), tuple(names.tolist()))

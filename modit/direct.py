@@ -98,7 +98,7 @@ def look(self:Looks,
     ids = nearest(self.corpus, queries, many, self.allowed, cases.sequence)
     self.lookups += ids.size
     self.asked.update(np.unique(ids).tolist())
-    return ids, self.corpus.labels[ids] & (self.corpus.pattern[ids] == cases.pattern[:, None])
+    return ids, self.corpus.attribute[ids] & (self.corpus.pattern[ids] == cases.pattern[:, None])
 
 # %% ../nbs/186_direct.ipynb #5136bb97
 def climb(

@@ -151,7 +151,7 @@ def score_cases(
     """
     head = cases[:len(cases) if retrieved is None else retrieved]
     ids = search(corpus.index, queries[:len(head)], s.k, exclude=head.sequence)
-    densities = score_queries(ids, corpus.labels, corpus.pattern, head.pattern)
+    densities = score_queries(ids, corpus.attribute, corpus.pattern, head.pattern)
     densities = densities[['attr', 'same', 'joint', 'cond']].reset_index(drop=True)
     auc = direction_auc(queries, corpus.items[cases.prefix], corpus.items[cases.tail])
     rows = pd.DataFrame(dict(case=np.arange(len(cases)), pattern=cases.pattern))

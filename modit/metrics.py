@@ -53,14 +53,14 @@ def _refuse_outside(retrieved, size):
 # %% ../nbs/050_metrics.ipynb #c022
 def score_queries(
     retrieved,    # (n, K) ids of items
-    attribute,    # (N,) bool, whether the item is positive; or a scorer (page scorer)
+    attribute,    # (N,) bool, whether the item is positive
     pattern,      # (N,) int, the item's pattern
     case_pattern, # (n,) int, the pattern of each query's seeds
 ) -> pd.DataFrame: # one row for each query: attr, same, joint, cond
     "All four densities of retrieved sets; raises `ValueError` for an id outside the corpus."
     retrieved = np.asarray(retrieved)
     _refuse_outside(retrieved, len(attribute))
-    hit = np.asarray(attribute[retrieved], bool) # by id, so that a scorer is asked for these items only
+    hit = np.asarray(attribute, bool)[retrieved]
     same = np.asarray(pattern)[retrieved] == np.asarray(case_pattern)[:, None]
     joint = joint_at_k(hit, same)
     cond = cond_at_k(hit, same)

@@ -34,10 +34,6 @@ class Corpus:
     probe: np.ndarray     # (d,) float32, the predictor's weights
     index_kind: str = 'flat' # engine of the retrieval index, `Settings.index`
     block: int = 256         # queries that the index searches together
-    scorer: object = None    # labels on demand (page scorer), never saved; None: `attribute` has the labels
-
-    @property
-    def labels(self): return self.attribute if self.scorer is None else self.scorer # of retrieved items
 
     @cached_property
     def index(self) -> VectorIndex:
@@ -47,7 +43,7 @@ class Corpus:
 # %% ../nbs/070_ordering.ipynb #o018
 def density_from_anchors(
     items,  # (N, d)
-    labels, # (N,) bool, or a scorer
+    labels, # (N,) bool
     role,   # (N,) uint8, index into ROLES
     s:Settings, # anchors, k, ridge_alpha, index, label_block, seed
     name:str,   # domain
@@ -74,11 +70,9 @@ def prepare_corpus(
     name = domain.name
     pattern = patterns_of(domain, s)
     role = holdout_split(domain.attribute, pattern, s, name)
-    scorer = getattr(domain, 'scorer', None)
-    labels = domain.attribute if scorer is None else scorer
-    density, probe = density_from_anchors(domain.items, labels, role, s, name)
+    density, probe = density_from_anchors(domain.items, domain.attribute, role, s, name)
     known = (name, domain.items, domain.attribute, pattern, role, density, probe)
-    return Corpus(*known, s.index, s.label_block, scorer)
+    return Corpus(*known, s.index, s.label_block)
 
 # %% ../nbs/070_ordering.ipynb #c022
 @patch
@@ -88,7 +82,7 @@ def save(
     folder=None, # folder of your own domain; a table of items that is already there is not written again
 ):
     "Write a corpus atomically, without its index."
-    values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ('scorer', 'items')}
+    values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != 'items'}
     arrays = {k: v for k, v in values.items() if isinstance(v, np.ndarray)}
     facts = {k: v for k, v in values.items() if k not in arrays}
     items = save_table(self.items, Path(path).with_suffix('.npy'), folder)

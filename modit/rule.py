@@ -34,9 +34,8 @@ def classifier_weights(
 ) -> np.ndarray:   # (d,) float32
     "Weights of a logistic regression of the attribute on labelled training items."
     rows = np.flatnonzero(rewarded_items(corpus, replace(s, reward_items='train')))
-    if corpus.scorer is not None: rows = rows[np.isfinite(corpus.scorer.values[rows])]
     rows = np.sort(stream(s.seed, 'classifier', corpus.name).permutation(rows)[:most])
-    model = LogisticRegression(max_iter=1000).fit(corpus.items[rows], corpus.labels[rows])
+    model = LogisticRegression(max_iter=1000).fit(corpus.items[rows], corpus.attribute[rows])
     return model.coef_[0].astype(np.float32)
 
 # %% ../nbs/188_rule.ipynb #cff684fc
@@ -80,7 +79,7 @@ def around(
 ):                # (5, d): mean of all, mean of the near ones, tilt, labelled, labelled near; (4,) shares
     "What the items around one case say (ours)."
     items = here.corpus.items[ids]
-    wanted = np.asarray(here.corpus.labels[ids], bool)
+    wanted = np.asarray(here.corpus.attribute[ids], bool)
     near = max(len(ids)//8, min(len(ids), 10))
     order = np.argsort(np.argsort(items @ here.classifier, kind='stable'))
     found = [items.mean(0), items[:near].mean(0),
@@ -203,7 +202,7 @@ def lesson(
     rng = stream(s.seed, 'lesson', corpus.name)
     cases = training_cases(corpus, min(s.hppo_cases, most), s, 'hppo', 1)
     positive = np.flatnonzero(corpus.role == ROLES.index('train')) # of them only labels are asked for
-    positive = positive[np.asarray(corpus.labels[positive], bool)]
+    positive = positive[np.asarray(corpus.attribute[positive], bool)]
     shown = rng.random(len(corpus.role))[positive] < .5
     hidden = rng.random(len(cases)) < .5
     told, sought = here.known.copy(), here.known.copy()

@@ -19,7 +19,6 @@ class Settings:
     # the domains
     domains: tuple[str, ...]
     folders: tuple[str, ...]
-    scorers: tuple[str, ...]
     dim: int
     items: tuple[int, ...]
     clusters: tuple[int, ...]

@@ -79,7 +79,7 @@ def pytest_addoption(parser):
 # processes goes beside Slurm, which mostly waits.
 LONG = ('test_every_page', 'test_slurm', 'test_notebooks', 'test_runs', 'test_outputs', 'test_anywhere',
         'test_folder_pages', 'test_redraw', 'test_recipes', 'test_bench', 'test_retriever', 'test_training',
-        'test_learned', 'test_budget_fit', 'test_serve', 'test_folder', 'test_untrained', 'test_repo')
+        'test_learned', 'test_folder', 'test_untrained', 'test_repo')
 
 
 def pytest_collection_modifyitems(items):
@@ -136,7 +136,8 @@ def environment(copy):
     malloc = dict(MMAP_THRESHOLD=2**25, TRIM_THRESHOLD=2**30, TOP_PAD=2**26)
     steady = {f'MALLOC_{name}_': str(size) for name, size in malloc.items()}
     path = f'{Path(sys.executable).parent}{os.pathsep}{os.environ["PATH"]}'
-    return {**os.environ, **steady, 'PYTHONPATH': str(copy), 'PATH': path}
+    packages = os.pathsep.join(filter(None, [str(copy), os.environ.get('PYTHONPATH')]))
+    return {**os.environ, **steady, 'PYTHONPATH': packages, 'PATH': path}
 
 
 def begin_apart(code, *words, out, err=None, copy=ROOT, **variables):

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 PAPER = {name for name in experiments() if of_paper(name)}
 READ = {x for name in experiments() for x in pages_before(name, 'smoke')} - PAPER # others take its scores
-LONG = {'355_unanchored', '430_negative', '440_baselines', '400_sensitivity'} | READ # begin first
+LONG = {'430_negative', '440_baselines', '400_sensitivity'} | READ # begin first
 
 
 @pytest.fixture(scope='module')

@@ -20,8 +20,7 @@ MODULES = [p for p in sorted((ROOT/'modit').rglob('*.py')) if p.name != '_modidx
 # The files that an extra is for; all other modules are for a plain install.
 FILES = dict(
     run=['modit/repro/**/*.py'],
-    report=['modit/repro/report/article.py'], serve=['modit/serving/serve.py'],
-    mcp=['modit/serving/agents.py'], hub=['modit/serving/hub.py'], milvus=['modit/index/milvus.py'],
+    report=['modit/repro/report/article.py'], milvus=['modit/index/milvus.py'],
     public=['modit/repro/datasets/*.py'],
     dev=['tests/*.py', 'docs/*.py'], parquet=[])
 BENCH = (ROOT/'nbs'/'repro'/'bench').glob('26*.ipynb')

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from modit.stages import pipeline, stages
-from modit.data.scorer import own_domain
-from modit.data.folder import (FolderDomain, folder_key, open_embeddings, problems, read_facts,
+from modit.data.folder import (FolderDomain, folder_key, open_embeddings, own_domain, problems, read_facts,
                                read_folder, write_folder, write_table)
 from modit.serving import catalogue
 from modit.serving.catalogue import make_catalogue, read_items
@@ -442,9 +441,8 @@ def test_a_blank_label_of_parquet_is_blank(good):
     labels = pd.Series(D1.attribute, dtype=object).where(np.arange(N) > 3, None)
     pd.read_csv(good/'items.csv').assign(attribute=labels).to_parquet(good/'items.parquet')
     (good/'items.csv').unlink()
-    blank = 'items: attribute, row 0 and 3 more: blank; write 0 or 1, or name a scorer (fit --budget)'
+    blank = 'items: attribute, row 0 and 3 more: blank; write 0 or 1, or a score'
     assert problems(good) == [blank]
-    assert not problems(good, scored=True) and read_folder(good, scored=True).labelled.sum() == N - 4
 
 
 def test_a_key_is_of_the_content(good, tmp_path):
@@ -522,7 +520,7 @@ def test_few_uneven_patterns_leave_enough_to_judge_by():
     pattern = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     some = np.ones(len(pattern), bool)
     items = np.eye(len(sizes))[pattern]
-    domain = FolderDomain('made', items, some, some, pattern, None, None, pattern, tuple(sizes))
+    domain = FolderDomain('made', items, some, pattern, None, None, pattern, tuple(sizes))
     found = propose(domain)
     assert (np.array(sizes) >= found['heldout_positives']).sum() >= 4*FEW
     assert found['valid_clusters'] >= FEW and found['heldout_clusters'] >= FEW
@@ -609,8 +607,6 @@ def test_the_command_says_everything_and_exits_2(tmp_path, good, modit):
     for value in ('nan', 'inf'):
         status, _, last = check(good, '--threshold', value)
         assert status == 2 and 'give a finite number' in last and 'threshold' not in read_facts(good)
-    status, lines, _ = check(good, '--scorer', 'no:thing')
-    assert status == 2 and 'no:thing: no such function' in '\n'.join(lines)
 
 
 # ---- training

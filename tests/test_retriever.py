@@ -293,7 +293,7 @@ def test_a_model_says_nothing_of_items_labels_and_places(shoes):
     text = files['config.json'].decode() + files['README.md'].decode()
     assert str(shoes) not in text and 'shoe 1' not in text and 'no. 1' not in text
     s = json.loads(files['config.json'])['settings']
-    assert s['folders'] == s['scorers'] == [] and s['domains'] == ['shoes']
+    assert s['folders'] == [] and s['domains'] == ['shoes']
 
 
 def rewritten(folder, **changes):
@@ -306,10 +306,10 @@ def test_no_function_named_in_a_config_is_followed(copied, shoes, tmp_path, monk
     settings = json.loads((copied/'config.json').read_text())['settings']
     (tmp_path/'evil.py').write_text(f"open({str(tmp_path/'ran')!r}, 'w')\ndef run(*_): pass")
     monkeypatch.syspath_prepend(str(tmp_path))
-    rewritten(copied, settings=settings | dict(index='evil:run', scorers=['evil:run']))
+    rewritten(copied, settings=settings | dict(index='evil:run'))
     found = Retriever.load(copied, shoes)
     found.expand(['shoe 1'], 3)
-    assert found.settings.index == 'flat' and not found.settings.scorers and not (tmp_path/'ran').exists()
+    assert found.settings.index == 'flat' and not (tmp_path/'ran').exists()
     for word in ('evil:run', 'modit.anchored:anchored', 'modit.cli.command:main', 'os:system'):
         rewritten(copied, settings=settings | dict(backbone=word))
         with pytest.raises(ValueError, match='backbone .* is not of this'): Retriever.load(copied, shoes)

@@ -1,6 +1,5 @@
 """A list without training, and its rivals: each against a computation that takes no short cut."""
 import tracemalloc
-import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +11,6 @@ from conftest import corpus_of, unit, write_shoes
 from modit.anchored import anchored
 from modit.data import columns as door
 from modit.data.folder import write_folder
-from modit.data.synth import make_domain, make_world
 from modit.evaluation import sample_cases
 from modit.ordering import trained_patterns
 from modit.stages.pipeline import get_corpus, get_rows
@@ -297,39 +295,6 @@ def test_a_folder_without_a_model_is_measured(shoes):
         with pytest.raises(ValueError, match=said): evaluate_model(shoes, asked=asked)
     for asked in (dict(share=.5), dict(scale=2.)):
         with pytest.raises(ValueError, match='no policy'): Retriever.load(shoes).expand(['shoe 1'], **asked)
-
-
-def test_the_card_says_how_the_forecast_did_on_test_cases(tmp_path, monkeypatch):
-    monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'runs'))
-    s = load_settings('smoke')
-    domain = make_domain(make_world(s), 'D1', s)
-    write_folder(tmp_path/'shoes', domain.items, range(len(domain.items)), domain.attribute)
-    many = dict(clusters=[12], valid_clusters=[5], heldout_clusters=[2], heldout_positives=16, k=20)
-    with warnings.catch_warnings():
-        warnings.simplefilter('ignore')
-        model, = fit(tmp_path/'shoes', 'smoke', **many)
-    s = fit_settings(tmp_path/'shoes', 'smoke', **many)
-    corpus = get_corpus(s, 'shoes')
-    for split in ('item', 'pattern'):
-        cases = sample_cases(corpus, split, 100, s)
-        moves = model.about.moves['served'][split].moves
-        held = dict(attribute=[], kind=[])
-        for seeds, kind in zip(cases.prefix, cases.pattern, strict=True):
-            with warnings.catch_warnings():
-                warnings.simplefilter('ignore')
-                found = model.expand(seeds, s.k, **moves)
-            rows = found.id.astype(int).to_numpy()
-            true = dict(attribute=corpus.attribute[rows].sum(), kind=(corpus.pattern[rows] == kind).sum())
-            for what, (_, low, high) in found.attrs['forecast'].items():
-                held[what].append(low <= true[what] <= high)
-        for what, inside in held.items():
-            row, = [r for r in model.about.forecast_test if (r['split'], r['what']) == (split, what)]
-            assert abs(row['inside'] - np.mean(inside)) <= .02 # a near tie may fall either way
-            patterns = len(set(cases.pattern))
-            line = next(x for x in model.card.splitlines() if x.startswith(f'| {split} | {what} |'))
-            assert line.endswith(f'| {row["inside"]:.0%} | {len(cases)} lists of '
-                                 f'{patterns} pattern{"s"*(patterns > 1)} |')
-    assert 'interval of 95%' in ' '.join(model.card.split())
 
 
 def test_fit_says_before_and_after_whether_training_pays(shoes, tmp_path, capsys):

@@ -4,13 +4,13 @@
 
 # %% auto #0
 __all__ = ['FACTS', 'OF_FOLDER', 'FolderDomain', 'write_folder', 'find_folder', 'open_embeddings', 'write_table', 'raw_sessions',
-           'read_facts', 'is_name', 'problems', 'read_folder', 'read_labels', 'folder_key']
+           'read_facts', 'is_name', 'problems', 'read_folder', 'own_domain', 'folder_key']
 
 # %% ../../nbs/data/037_folder.ipynb #c003
 import difflib
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from unicodedata import category, normalize
@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.lib.format import open_memmap, write_array
 
-from ..settings import parse_value, read_profiles, require
+from ..settings import Settings, parse_value, read_profiles, require
 from ..sphere import row_lengths, unit_rows
 from ..store import as_float32, fingerprint, runs_dir, whole_files
 from .columns import (flat, read_table, session_lines, steady, table_file, to_column, to_csv,
@@ -32,14 +32,12 @@ class FolderDomain:
     "A domain read from your own folder."
     name: str
     items: np.ndarray     # (N, d) float32, unit rows; `HalfRows` where the folder has float16
-    attribute: np.ndarray # (N,) bool, False also where there is no label
-    labelled: np.ndarray  # (N,) bool, True where there is a label
+    attribute: np.ndarray # (N,) bool, the labels
     ids: np.ndarray       # (N,) text
     sessions: list = None # of arrays of item rows
     text: np.ndarray = None     # (N,) text
     pattern: np.ndarray = None  # (N,) int32, row of `patterns`
     patterns: tuple = ()        # their names
-    scorer: object = None       # labels on demand (page scorer)
 
 # %% ../../nbs/data/037_folder.ipynb #c008
 _DATA = ('embeddings.npy', 'items.csv', 'items.parquet', 'sessions.csv', 'sessions.parquet')
@@ -162,8 +160,7 @@ def raw_sessions(
 FACTS = 'domain.ini'
 OF_FOLDER = dict(threshold=float, clusters=int, heldout_clusters=int, valid_clusters=int, train_rows=int,
                  normal_share=float, repetition=int, sft_epochs=int, k=int, seq_len=int, prefix_len=int,
-                 tail_depths=tuple[int, ...], anchors=int, heldout_positives=int, train_positives=int,
-                 scorer=str)
+                 tail_depths=tuple[int, ...], anchors=int, heldout_positives=int, train_positives=int)
 
 def read_facts(
     path, # of a folder
@@ -201,7 +198,7 @@ def is_name(
     return bool(re.fullmatch(r'[\w.-]*\w[\w.-]*', letters))
 
 # %% ../../nbs/data/037_folder.ipynb #c037
-def _inspect(path, dim=None, scored=False, few=False):
+def _inspect(path, dim=None):
     "The contents of a folder, as far as they can be read, and messages about all its problems."
     folder = find_folder(path)
     parts, lines = _read_parts(folder)
@@ -209,7 +206,7 @@ def _inspect(path, dim=None, scored=False, few=False):
     if x is not None:
         parts['lengths'] = row_lengths(x)
         lines += embedding_problems(parts['lengths'], x.shape[1], dim)
-    if table is not None: lines += table_problems(table, (facts or {}).get('threshold'), scored, few)
+    if table is not None: lines += table_problems(table, (facts or {}).get('threshold'))
     if table is not None and sessions is not None:
         parts['sessions'] = _session_rows(sessions, table.id)
         lines += session_problems(parts['sessions'])
@@ -221,13 +218,11 @@ def _inspect(path, dim=None, scored=False, few=False):
 
 # %% ../../nbs/data/037_folder.ipynb #c039
 def problems(
-    path,        # of a folder
-    dim=None,    # dimension that a model needs; None: any
-    scored=False, # True: a scorer labels the items without a label
-    few=False,   # True: there may be few labels, or none
-) -> list:       # of messages, empty if there is no problem
+    path,     # of a folder
+    dim=None, # dimension that a model needs; None: any
+) -> list:    # of messages, empty if there is no problem
     "Messages about all problems of a domain's folder; raises `ValueError` if there is no such folder."
-    return _inspect(path, dim, scored, few)[1]
+    return _inspect(path, dim)[1]
 
 # %% ../../nbs/data/037_folder.ipynb #c043
 def _columns(table):
@@ -239,28 +234,35 @@ def _columns(table):
 
 # %% ../../nbs/data/037_folder.ipynb #c044
 def read_folder(
-    path,         # of a folder
-    scored=False, # True: a scorer labels the items without a label
-    rows=None,    # file for normalised items, if the folder's are not of unit length; None: memory
-    few=False,    # True: there may be few labels, or none
+    path,      # of a folder
+    rows=None, # file for normalised items, if the folder's are not of unit length; None: memory
 ) -> FolderDomain:
     "A domain read from your own folder; raises `ValueError` if the folder has any problem."
-    parts, lines = _inspect(path, scored=scored, few=few)
+    parts, lines = _inspect(path)
     more = f' (and {len(lines) - 1} more: modit check {path})' if len(lines) > 1 else ''
     if lines: raise ValueError(f'{path}: {lines[0]}{more}')
     table = parts['table']
-    values, _ = to_numbers(table.attribute)
-    attribute = is_positive(values, parts['facts'].get('threshold'))
+    attribute = is_positive(to_numbers(table.attribute)[0], parts['facts'].get('threshold'))
     return FolderDomain(find_folder(path).name, unit_rows(parts['x'], parts['lengths'], rows), attribute,
-                        np.isfinite(values), table.id.to_numpy(object), parts['sessions'], **_columns(table))
+                        table.id.to_numpy(object), parts['sessions'], **_columns(table))
 
-# %% ../../nbs/data/037_folder.ipynb #x002
-def read_labels(
-    path, # of a folder
-) -> tuple: # ids (N,), scores (N,) with NaN where blank, threshold or None
-    "Ids, scores and threshold of a domain; raises `ValueError` if a file cannot be read."
-    table = _read_items(find_folder(path))
-    return table.id.to_numpy(object), to_numbers(table.attribute)[0], read_facts(path).get('threshold')
+# %% ../../nbs/data/037_folder.ipynb #2154e868
+def own_domain(
+    s:Settings, # folders, items, dim
+    name:str,   # domain
+    rows=None,  # file for normalised items, if the folder's are not of unit length; None: memory
+) -> FolderDomain:
+    """A domain read from your own folder; `ValueError` for an invalid folder or settings that do not fit it.
+
+    >>> own = modit.settings_of('shoes', 'smoke')
+    >>> modit.own_domain(own, 'shoes').ids[:2].tolist()
+    ['shoe0', 'shoe1']
+    """
+    domain = read_folder(s.of('folders', name), rows)
+    (n, dim), expected = domain.items.shape, (s.of('items', name), s.dim)
+    fit = f'{name}: {n} items of dimension {dim}, and settings for {expected[0]} of {expected[1]}'
+    require((n, dim) == expected, f'{fit}; take settings_of (page proposal)')
+    return replace(domain, name=name) # whatever its folder is called
 
 # %% ../../nbs/data/037_folder.ipynb #c049
 @cache

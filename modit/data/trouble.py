@@ -61,16 +61,15 @@ def _class_names(words): # words that stand in place of labels
     advice = '1 for items of the class that is wanted and 0 for the others'
     return f'{kinds}, such as {str(words.iloc[0])!r}; write {advice}; classes can stand in a column pattern'
 
-def _label_problems(column, threshold, scored=False, few=False):
+def _label_problems(column, threshold):
     "Messages about wrong or blank labels, scores without a threshold, and those of `_count_problems`."
     values, wrong = to_numbers(column)
     where = 'items: attribute,'
     if 2*wrong.sum() > len(wrong): return [f'{where} {_class_names(column[wrong])}']
     known = values[np.isfinite(values)]
     lines = _wrong_rows(where, wrong, 'neither 0 or 1 nor a score; write a number')
-    blank = np.isnan(values) & ~wrong
-    if not scored: lines += _wrong_rows(where, blank, 'blank; write 0 or 1, or name a scorer (fit --budget)')
-    counted = [] if few else _count_problems(int(is_positive(known, threshold).sum()), len(known))
+    lines += _wrong_rows(where, np.isnan(values) & ~wrong, 'blank; write 0 or 1, or a score')
+    counted = _count_problems(int(is_positive(known, threshold).sum()), len(known))
     if threshold is None and not np.isin(known, (0, 1)).all():
         spread = f'{known.min():.3g} to {known.max():.3g}'
         counted = [f'scores from {spread} without a threshold; give modit check --threshold']
@@ -101,14 +100,12 @@ def _pattern_problems(names, positive):
 def table_problems(
     table,     # DataFrame with id, attribute and perhaps pattern; id and pattern are text
     threshold, # lowest score of a positive, or None
-    scored=False, # True: a scorer labels the blank ones
-    few=False,    # True: there may be few labels, or none
 ) -> list:     # of messages
     "Messages about wrong ids, labels and patterns."
-    lines = _id_problems(table.id) + _label_problems(table.attribute, threshold, scored, few)
+    lines = _id_problems(table.id) + _label_problems(table.attribute, threshold)
     if 'pattern' not in table: return lines
     positive = is_positive(to_numbers(table.attribute)[0], threshold)
-    return lines + _pattern_problems(table.pattern, positive & (not few))
+    return lines + _pattern_problems(table.pattern, positive)
 
 # %% ../../nbs/data/036_trouble.ipynb #c026
 def session_problems(

@@ -34,7 +34,7 @@ def settings_alone(
     "The settings of one domain, without the place of its data and the names of functions and devices."
     lists = {key: (s.of(key, name),) for key in PER_DOMAIN}
     index = 'flat' if ':' in s.index or s.index == 'torch' else s.index
-    return replace(s, domains=(name,), folders=(), scorers=(), index=index, **lists)
+    return replace(s, domains=(name,), folders=(), index=index, **lists)
 
 # %% ../../nbs/serving/254_bundle.ipynb #b009c
 BACKBONES = ('modit.model:MODiT', 'modit.anchored:Anchored') # those that a model's folder may name
@@ -101,12 +101,10 @@ class About:
     trained: list  # numbers of the patterns that were trained on
     moves: dict    # way (served among them) -> split -> Choice
     feedback: dict = field(default_factory=dict) # split -> row of `choose_feedback`
-    forecast: dict = field(default_factory=dict) # attribute and kind, each of `fit_forecast`
     data: dict = field(default_factory=dict)     # facts for the card
     split_key: str = None     # of patterns, labels and what was held out
     metrics: list = None      # rows of `metrics_of`
     classifier: dict = None   # split -> row of `choose_depth`
-    forecast_test: list = None # of `forecast_rows`
 
 # %% ../../nbs/serving/254_bundle.ipynb #7b1a1003
 def _told(about): # for a file, as `_heard` reads it

@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['IDLE', 'RULED', 'in_patterns', 'in_cases', 'metrics_of', 'metrics_table', 'moves_table', 'markdown_table',
-           'verdict_words', 'gain_words', 'moves_words', 'table_notes', 'forecast_table', 'feedback_words',
-           'model_card']
+           'verdict_words', 'gain_words', 'moves_words', 'table_notes', 'feedback_words', 'model_card']
 
 # %% ../../nbs/serving/245_card.ipynb #k002
 from importlib import resources
@@ -218,17 +217,6 @@ def table_notes(
         if part.over.str.endswith('no interval').any() and advice[split]: lines.append(advice[split])
     return lines
 
-# %% ../../nbs/serving/245_card.ipynb #k16a
-def forecast_table(
-    rows, # of `forecast_rows`
-) -> pd.DataFrame: # of text
-    "How many of a list were expected and found on test cases, and in how many lists the interval held."
-    table = pd.DataFrame(rows)
-    held = ['no interval' if pd.isna(x) else f'{x:.0%}' for x in table.inside]
-    over = [f'{r.lists} lists of {in_patterns(r.patterns)}' for r in table.itertuples()]
-    numbers = table[['expected', 'found']].map('{:.1f}'.format)
-    return table[['split', 'what']].join(numbers).assign(inside=held, over=over)
-
 # %% ../../nbs/serving/245_card.ipynb #k16c
 def feedback_words(
     feedback, # split -> row of `choose_feedback`
@@ -262,6 +250,5 @@ def model_card(
         verdict=verdict_words(about), labels=_labels_words(about.data['labels']),
         known=_known_words(about.data.get('known')),
         depths=' and '.join(f'{row["depth"]} ({split})' for split, row in about.classifier.items()),
-        table=markdown_table(metrics_table(about.metrics)), feedback=feedback_words(about.feedback),
-        forecast=markdown_table(forecast_table(about.forecast_test)))
+        table=markdown_table(metrics_table(about.metrics)), feedback=feedback_words(about.feedback))
     return (resources.files('modit.serving')/'card.md').read_text().format(**facts)

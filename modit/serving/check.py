@@ -7,8 +7,6 @@ __all__ = ['Expectation', 'expect', 'readings', 'check_folder']
 
 # %% ../../nbs/serving/259_check.ipynb #c002
 from dataclasses import replace
-from math import ceil
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -25,11 +23,10 @@ from .card import in_cases, in_patterns
 from .equal import copies_words, direction
 from .proposal import (FEW, domain_name, enough_different, held_out_words, propose,
                                     settings_of, write_facts)
-from .purse import SURVEY, enough_of, lacking
 from .moves import LEAST
 from .names import one_form
 from ..settings import Settings, require
-from ..store import named, stream
+from ..store import stream
 
 # %% ../../nbs/serving/259_check.ipynb #c019
 class Expectation(NamedTuple):
@@ -43,7 +40,7 @@ def _density_facts(corpus, s, most=500):
     "Share of positives everywhere, and among the neighbours of some training positives; trained patterns."
     seen = np.flatnonzero((corpus.role == ROLES.index('train')) & corpus.attribute)
     some = stream(s.seed, 'headroom', corpus.name, 'positives').permutation(seen)[:most]
-    near = float(recall_density(corpus.index, some, corpus.labels, s.k).mean())
+    near = float(recall_density(corpus.index, some, corpus.attribute, s.k).mean())
     return dict(base_rate=float(corpus.attribute.mean()), density_at_positives=near,
                 trained=trained_patterns(corpus, s))
 
@@ -60,7 +57,7 @@ def _predictor_scores(corpus, s, most=2000):
     "How well density is predicted where it was not measured, a row a split (tab:density)."
     seen = np.flatnonzero(corpus.role == ROLES.index('train'))
     anchors = np.sort(stream(s.seed, 'headroom', corpus.name, 'anchors').permutation(seen)[:most])
-    density = recall_density(corpus.index, anchors, corpus.labels, s.k)
+    density = recall_density(corpus.index, anchors, corpus.attribute, s.k)
     groups = _groups_of_patterns(corpus)[anchors]
     patterns = corpus.pattern[anchors]
     scores = validate_predictor(corpus.items[anchors], density, patterns, groups, s.ridge_alpha)
@@ -147,7 +144,6 @@ def _contents(domain):
     "What a folder holds, in a line."
     n = len(domain.items)
     line = f'{n} items of dimension {domain.items.shape[1]}, {int(domain.attribute.sum())} positive'
-    if not domain.labelled.all(): line += f', {n - int(domain.labelled.sum())} not labelled'
     if domain.pattern is not None: line += f', {len(domain.patterns)} patterns of its own'
     if not domain.sessions: return f'{line}, no sessions: walks among neighbours replace them'
     return f'{line}, {len(domain.sessions)} sessions'
@@ -160,47 +156,23 @@ def _measured(domain, s):
     lines = [*readings(expect(corpus, s)), copies_words(corpus, s), held_out_words(s, corpus.name)]
     return [line for line in lines if line]
 
-# %% ../../nbs/serving/259_check.ipynb #06504376
-def _sells(path): # whether its domain.ini names a scorer
-    try: return 'scorer' in read_facts(path)
-    except ValueError: return False # `problems` tells of it
-
-def _cost(scorer): return f'labels come from {scorer}, and each may cost: nothing is measured'
-
-def _before_buying(path, domain):
-    "What a folder is whose labels are to be bought, in lines; raises `ValueError` where they cannot be."
-    require(domain.patterns, 'labels are bought by the pattern; give its table a column pattern')
-    enough = enough_of(path)
-    least = ceil(lacking(domain, SimpleNamespace(positive=domain.attribute), enough)/SURVEY)
-    return [_contents(domain), _cost(read_facts(path)['scorer']),
-            f'to buy labels and train: modit fit {path} --budget N; N is {least} if all of them are '
-            f'positive, and more by the share that are not']
-
 # %% ../../nbs/serving/259_check.ipynb #212671e9
-def _findings(path, profile, scorer, scored, few): # few: labels may be lacking
+def _findings(path, profile):
     "What a sound folder holds and what to expect of it, a line after the other; raises `ValueError`."
-    if scorer != 'column': named(scorer)
-    domain = replace(read_folder(path, scored, few=few), name=domain_name(path))
-    if few and not domain.labelled.all():
-        yield from _before_buying(path, domain)
-        return
+    domain = replace(read_folder(path), name=domain_name(path))
     write_facts(path, propose(domain) | read_facts(path))
-    s = settings_of(path, profile, scorers=[scorer])
     yield _contents(domain)
     if alike := _alike_words(domain.patterns): yield alike
     yield f'settings for it are in {path}/{FACTS}; change them there'
-    if scorer == 'column':
-        yield from _measured(domain, s)
-        yield f'to train with these settings: modit fit {path} --profile {profile}'
-    else: yield _cost(scorer)
+    yield from _measured(domain, settings_of(path, profile))
+    yield f'to train with these settings: modit fit {path} --profile {profile}'
 
 # %% ../../nbs/serving/259_check.ipynb #c041
 def check_folder(
-    path,            # of a domain
-    profile='mini',  # for settings that the folder does not have
-    threshold=None,  # lowest score of a positive, kept in the folder
-    scorer='column', # or module:function, for what is not labelled
-    dim=None,        # that a model wants
+    path,           # of a domain
+    profile='mini', # for settings that the folder does not have
+    threshold=None, # lowest score of a positive, kept in the folder
+    dim=None,       # that a model wants
 ) -> tuple[list, list]: # lines, lines of trouble
     """Everything about a folder: what is wrong, or which settings fit and what to expect.
 
@@ -210,12 +182,10 @@ def check_folder(
     """
     require(threshold is None or np.isfinite(threshold), f'threshold {threshold}: give a finite number')
     if threshold is not None: write_facts(path, read_facts(path) | dict(threshold=threshold))
-    few = scorer == 'column' and _sells(path)
-    scored = few or scorer != 'column'
-    wrong = problems(path, dim, scored, few)
+    wrong = problems(path, dim)
     if wrong: return [], wrong
     lines = []
     try:
-        for line in _findings(path, profile, scorer, scored, few): lines.append(line)
+        for line in _findings(path, profile): lines.append(line)
     except ValueError as e: wrong.append(str(e)) # the lines before it stay
     return lines, wrong

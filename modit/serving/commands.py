@@ -63,33 +63,29 @@ def _note(text): print(f'modit: {text}', file=sys.stderr, flush=True)
 def _check(
     folder:_Folders, profile:Profile='mini',
     threshold:float=None,  # if attribute is a score: the least that counts as positive; kept in domain.ini
-    scorer:str='column',   # module:function that gives missing labels; column: only those of items.csv
 ):
     "report errors in data, and what results to expect"
     load_settings(profile)
-    from modit.data.folder import read_facts
     from modit.serving.check import check_folder
     from modit.serving.proposal import settings_of
     bad = 0
     for path in folder:
-        facts, trouble = check_folder(path, profile, threshold, scorer)
+        facts, trouble = check_folder(path, profile, threshold)
         bad += len(trouble)
         for line in [*facts, *trouble]: print(f'{path}: {line.removeprefix(f"{path}: ")}', flush=True)
     require(not bad, f'things to mend: {bad}')
-    labelled = [path for path in folder if scorer != 'column' or 'scorer' not in read_facts(path)]
-    if labelled: settings_of(labelled, profile, scorers=[scorer]*len(labelled)) # one model for all of them
+    settings_of(folder, profile) # one model for all of them
 
 # %% ../../nbs/serving/271_commands.ipynb #c027
 def _fit(
     folder:_Folders, profile:Profile='mini',
     variant:str='alone', # alone: direct rewards; direct: the same after SFT; sft; or one of HPPO: adaptive
     overrides:Overrides='{}',
-    budget:int=None,     # how many labels may be bought from the scorer of domain.ini; by default none
 ):
     "train on folders of embeddings, and save a model for each"
     load_settings(profile)
     from modit.serving.fit import fit
-    fit(folder, profile, variant, budget=budget, **read_json('--overrides', overrides))
+    fit(folder, profile, variant, **read_json('--overrides', overrides))
 
 # %% ../../nbs/serving/271_commands.ipynb #c046
 def _evaluate(
@@ -145,10 +141,8 @@ def _print_answers(retriever, path, **usual): # a line for each of a file of JSO
 # %% ../../nbs/serving/271_commands.ipynb #ff81016b
 def _print_list(found): # of `Retriever.expand`
     from modit.serving.card import RULED
-    from modit.serving.forecast import forecast_words
     from modit.serving.lists import aligned, printed
     if ruled := found.attrs['moves'].get('rule'): _note(RULED[ruled])
-    if count := found.attrs['forecast']: _note(forecast_words(count, len(found)))
     if 'text' in found: found['text'] = found.text.str.split().str.join(' ') # a row stays a line
     print((aligned if sys.stdout.isatty() else str)(printed(found)), end='')
 
@@ -204,33 +198,5 @@ def _query(
     if not out: return print(json.dumps([float(f'{x:.9g}') for x in vector], allow_nan=False))
     with whole_file(Path(out)) as f: write_array(f, vector)
 
-# %% ../../nbs/serving/271_commands.ipynb #ffb1e38f
-def _extra(name): return f"in the clone run pip install '.[{name}]'" # how to add what it needs
-
-def _serve_agent(model, items):
-    try: from modit.serving.agents import serve_agent
-    except ModuleNotFoundError: require(False, f'--mcp needs mcp; {_extra("mcp")}')
-    serve_agent(model, items)
-
-# %% ../../nbs/serving/271_commands.ipynb #v272
-def _serve(
-    model:_Model, items:_Searched=None,
-    host:str='127.0.0.1', # address to listen at; one that other machines can reach needs --token
-    port:int=8000,        # 0: any free port
-    token:str=None,       # a file with the token that every request must send
-    mcp:bool=False,       # instead of HTTP, tools for an agent (MCP) over standard input and output
-):
-    "serve lists over HTTP, with a web page, or to an agent"
-    require(token is None or Path(token).is_file(), f'--token {token}: no such file; give one with a token')
-    require(0 <= port < 2**16, f'--port {port} is out of range; give a number from 0 to 65535')
-    print(f'modit: loading packages, then {model} and its items{_kept(model)}', flush=True,
-          file=sys.stderr if mcp else sys.stdout) # an agent reads what stands on standard output
-    if mcp: return _serve_agent(model, items)
-    try: from modit.serving.serve import run_server
-    except ModuleNotFoundError: require(False, f'serve needs tornado; {_extra("serve")}')
-    try: secret = token and Path(token).read_text('utf-8').strip()
-    except ValueError: raise ValueError(f'--token {token}: no text; write it as UTF-8') from None
-    run_server(model, items, host, port, secret)
-
 # %% ../../nbs/serving/271_commands.ipynb #m007
-OWN = dict(check=_check, fit=_fit, evaluate=_evaluate, expand=_expand, query=_query, serve=_serve)
+OWN = dict(check=_check, fit=_fit, evaluate=_evaluate, expand=_expand, query=_query)

@@ -29,10 +29,10 @@ from .learned import rule_name
 from .moves import steered
 from .proposal import FEW, enough_different, held_out_words, seen_words, settings_of
 from .retriever import Retriever, tried_retriever
-from .rivals import Trial, choices, forecast_rows, reranked, scored_lists
+from .rivals import Trial, choices, reranked, scored_lists
 from .shape import split_options
 from ..settings import Settings, override, require
-from ..store import fingerprint, named, runs_dir
+from ..store import fingerprint, runs_dir
 from ..training import on_main, processes
 from ..variants import VARIANTS
 
@@ -147,14 +147,13 @@ def _split_key(corpus): # of a domain's patterns, labels and holdouts
 def scored_retriever(
     retriever:Retriever, # over the items of the corpus
     trial:Trial, # that chose how it answers
-    **known,     # facts of the data that the store does not have; their patterns are those of the table
 ) -> Retriever:
     "A retriever with its scores, facts of its data, and its card."
     s = trial.s
     name = retriever.name
     about = replace(retriever.about, classifier=on_main(lambda: trial.depths))
-    given = bool(known) or getattr(get_domain(s, name), 'pattern', None) is not None
-    direct = about.stage in ('alone', 'direct') and not known # whose history counts the labels
+    given = getattr(get_domain(s, name), 'pattern', None) is not None
+    direct = about.stage in ('alone', 'direct') # whose history counts the labels
     metrics = on_main(lambda: metrics_of(_score_model(trial, about)))
     data = dict(positive=round(float(trial.corpus.attribute.mean()), 6), share=s.heldout_items,
                 company=[x for x in s.domains if x != name and about.stage != 'alone'],
@@ -163,9 +162,8 @@ def scored_retriever(
                 proxies='those that its table names' if given else
                         'clusters of k-means, which stand in for kinds',
                 patterns=s.of('clusters', name), held=s.of('heldout_clusters', name),
-                valid=s.of('valid_clusters', name)) | known
-    held = on_main(lambda: forecast_rows(trial, about.forecast))
-    about = replace(about, data=data, split_key=_split_key(trial.corpus), metrics=metrics, forecast_test=held)
+                valid=s.of('valid_clusters', name))
+    about = replace(about, data=data, split_key=_split_key(trial.corpus), metrics=metrics)
     return replace(retriever, about=about, card=model_card(retriever.settings, about))
 
 # %% ../../nbs/serving/258_fit.ipynb #d030
@@ -213,7 +211,6 @@ def fit(
     profile='mini', # of settings.ini
     stage='alone',  # the last stage: alone (direct rewards), direct, sft, or a variant of HPPO
     to=None,        # folder for the models; None: each model in its domain's folder
-    budget=None,    # labels that may be bought of the scorer in domain.ini (page bought); None: none
     **overrides,    # settings to change
 ) -> list:          # a Retriever for each folder
     """Train on your own folders and save a model for each; mistakes raise `ValueError` before any training.
@@ -224,8 +221,6 @@ def fit(
     ...
     shoes: model in .../shoes/model
     """
-    if budget is not None:
-        return named('modit.serving.bought:fit_bought')(folders, budget, profile, stage, to, **overrides)
     s = fit_settings(folders, profile, stage, **overrides)
     targets = [free_for_model(Path(to)/d if to else Path(s.of('folders', d))/'model') for d in s.domains]
     _say(f'results of the stages are kept in {runs_dir(s.folders)}; set MODIT_RUNS to use another folder')
@@ -239,11 +234,10 @@ def evaluate_model(
     model,       # folder of a model, or of a domain
     items=None,  # folder of its domain; None: the folder that contains the model
     asked=None,  # share, step or own: moves to score in addition to the served query
-    **overrides, # settings that shall differ, such as full_cases or a scorer
+    **overrides, # settings that shall differ, such as full_cases
 ) -> pd.DataFrame: # split, what, attr, same, joint, unseen, over: in percent, with intervals
     "Score a model on its held-out cases; raises `ValueError` for other data than it was fitted on."
     retriever = Retriever.load(model, items)
-    require('bought' not in retriever.about.data, f'{model}: labels were bought; see its card')
     shape, asked = split_options(asked or {})
     require(not shape, 'asked: only moves are measured; give share, step or own')
     require(retriever.model or not asked.get('share'), f'{retriever.name} has no policy; leave share away')

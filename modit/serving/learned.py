@@ -22,7 +22,7 @@ from ..patterns import ROLES
 from ..stats import cluster_interval
 from ..retrieval import search
 from ..rule import Compass, Rule, around, compass, follow, framed
-from ..stages.pipeline import bought, make_stage
+from ..stages.pipeline import make_stage
 from .proposal import FEW
 from ..settings import Settings, require
 from ..sphere import normalize
@@ -111,7 +111,7 @@ def over(
     if not rules: return {}
     labels = labels_of(facts, catalogue.ids, catalogue.items)
     one = np.zeros(len(labels), np.int8) # patterns matter only where some are hidden
-    items = SimpleNamespace(items=goods.items, index=goods.index, labels=labels > 0, pattern=one)
+    items = SimpleNamespace(items=goods.items, index=goods.index, attribute=labels > 0, pattern=one)
     many = max(1, len(labels)//patterns)
     here = Compass(items, labels >= 0, normalize(facts['probe']), facts['rule.classifier'], many)
     return {name: cls(rule, here) for name, rule in rules.items()}
@@ -151,7 +151,7 @@ def untrained_rule(
     "The rule that comes with the package, with what it takes of a domain."
     try: here = compass(corpus, s)
     except ValueError: return {} # one class
-    here, labels = bought(here)
+    labels = np.where(here.known, corpus.attribute, -1).astype(np.int8)
     arrays = dict(classifier=here.classifier, labels=labels)
     return rule_facts(arrays, goods.ids, goods.items) | shipped_facts()
 
@@ -199,7 +199,7 @@ def joint_found(
 ) -> np.ndarray: # (n,)
     "Joint of the list of each query, the case's own items excluded."
     ids = search(corpus.index, queries, k, exclude=cases.sequence)
-    hits = corpus.labels[ids] & (corpus.pattern[ids] == cases.pattern[:, None])
+    hits = corpus.attribute[ids] & (corpus.pattern[ids] == cases.pattern[:, None])
     return (hits if counted is None else hits & counted[ids]).mean(1)
 
 # %% ../../nbs/serving/232_learned.ipynb #135bd3ed

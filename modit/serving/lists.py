@@ -86,7 +86,7 @@ def answer_line(
     retriever, # Retriever
     line,      # JSON: an object with seeds and options, or a list of seeds; or what it holds
     **usual,   # options that it leaves out
-) -> dict:     # items, notes, moves, forecast; or error
+) -> dict:     # items, notes, moves; or error
     "One list of many."
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter('always')

@@ -96,7 +96,7 @@ def joint_of_moves(
         queries = steered(**{name: x[i] for name, x in parts.items()}, **moves)
         mine = np.repeat(cases.sequence[i][None], len(offers), 0)
         ids = search(Flat(items), queries @ spans[i], k, exclude=mine)
-        hits = corpus.labels[ids] & (corpus.pattern[ids] == cases.pattern[i])
+        hits = corpus.attribute[ids] & (corpus.pattern[ids] == cases.pattern[i])
         rows.append((hits if counted is None else hits & counted[ids]).mean(1))
     return np.stack(rows)
 
@@ -107,7 +107,7 @@ _FARTHER = (0., .1, .2, .4)
 def _marked(corpus, cases, queries):
     "Which cases have a row not wanted among their first (n,); of these, the rows and where marks grow."
     first = search(corpus.index, queries, _JUDGED, exclude=cases.sequence)
-    marks = corpus.labels[first] & (corpus.pattern[first] == cases.pattern[:, None])
+    marks = corpus.attribute[first] & (corpus.pattern[first] == cases.pattern[:, None])
     def way(rows, good, seeds):
         liked = rows[good] if good.any() else seeds
         return direction(corpus.items[liked].mean(0), corpus.items[rows[~good]].mean(0))
@@ -130,7 +130,7 @@ def choose_feedback(
     asked = np.concatenate([step_along(queries[open_], ways, length) for length in _FARTHER])
     n = len(_FARTHER)
     rows = search(corpus.index, asked, k, exclude=np.tile(seen, (n, 1))) # all lengths in one block
-    joint = score_queries(rows, corpus.labels, corpus.pattern, np.tile(cases.pattern, n)).joint.to_numpy()
+    joint = score_queries(rows, corpus.attribute, corpus.pattern, np.tile(cases.pattern, n)).joint.to_numpy()
     found = joint.reshape(n, -1).mean(1).round(6).tolist()
     best = int(np.argmax(found))
     return dict(length=_FARTHER[best], joint=found[best], without=found[0], patterns=len(set(cases.pattern)))

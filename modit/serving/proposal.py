@@ -110,7 +110,7 @@ def propose(
     rows = _within(positives, 1000, 10_000)
     return dict(clusters=clusters, heldout_clusters=_within(min(clusters/5, held/2), fewest, 50),
                 valid_clusters=_within(min(clusters/10, held/4), fewest, 20), train_rows=rows,
-                normal_share=.2 if domain.labelled.all() else 0., repetition=1 if rows >= 2000 else 3,
+                normal_share=.2, repetition=1 if rows >= 2000 else 3,
                 sft_epochs=1 if rows >= 2000 else 2, k=k, seq_len=length, prefix_len=length - tail,
                 tail_depths=tuple(range(1, tail + 1)), anchors=_within(len(domain.items)//3, 400, 4000),
                 heldout_positives=length + k, train_positives=3*length if rich >= 4*FEW else 5*length//2)
@@ -147,15 +147,15 @@ def write_facts(
     if not stands: atomic_write(place, text)
 
 # %% ../../nbs/serving/155_proposal.ipynb #f013
-def _facts_of(path, scored):
+def _facts_of(path):
     "What a folder states of itself, with proposals for what it does not state; raises `ValueError`."
     folder, name = find_folder(path), domain_name(path)
     with in_folder(path):
         items, dim = open_embeddings(folder).shape
         require(dim > 1, 'embeddings.npy has one number a row, and so no directions; write more')
         facts = read_facts(path)
-        lacking = OF_FOLDER.keys() - facts.keys() - {'threshold', 'scorer'}
-        if lacking: facts = propose(read_folder(path, scored)) | facts
+        lacking = OF_FOLDER.keys() - facts.keys() - {'threshold'}
+        if lacking: facts = propose(read_folder(path)) | facts
     return facts | dict(domain=name, folder=str(folder), items=items, dim=dim)
 
 # %% ../../nbs/serving/155_proposal.ipynb #f014
@@ -203,9 +203,7 @@ def settings_of(
     """
     folders = [folders] if isinstance(folders, (str, Path)) else list(folders)
     require(folders, 'no folder was given; name one for each domain')
-    scorers = overrides.get('scorers') or ['column']*len(folders)
-    facts = [_facts_of(path, scorer != 'column') for path, scorer in zip(folders, scorers, strict=True)]
-    return settings_from(facts, profile, **overrides)
+    return settings_from([_facts_of(path) for path in folders], profile, **overrides)
 
 # %% ../../nbs/serving/155_proposal.ipynb #n005
 def held_out_words(

@@ -28,7 +28,6 @@ from .bundle import (About, corpus_facts, find_items, find_model, other_words, r
 from .card import IDLE, moves_words
 from .catalogue import Catalogue, items_key, make_catalogue, named_items, read_items
 from .equal import average, direction
-from .forecast import list_forecast
 from .learned import Learned, rule_name, saved_facts, stored_rule, untrained_rule
 from .moves import LEAST, Question
 from .names import called, ids_or_vectors, read_together, reading_order, reading_words, tell_both
@@ -240,10 +239,7 @@ def expand(
     near = self.patterns[nearest_centroid(items, self.facts['centroids'])]
     table['pattern'] = known(self.catalogue.columns, 'pattern', ids, near)
     if explain: table = table.join(score_parts(items, q.parts))
-    served = q.moves in [x.answer({}) for x in self.about.moves['served'].values()]
-    usual = served and not q.shape and scale is None and k == self.settings.k # as it was fitted
-    facts = self.about.forecast if usual else {}
-    table.attrs.update(moves=q.moves, forecast=list_forecast(facts, items, scores, table.density, q.x))
+    table.attrs.update(moves=q.moves)
     return table if self.catalogue.text is None else table.assign(text=self.catalogue.words[ids])
 
 # %% ../../nbs/serving/257_retriever.ipynb #c050

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['validation_cases', 'classifier_scores', 'reranked', 'choose_depth', 'scored_lists', 'Trial', 'choices',
-           'choose_moves', 'served_queries', 'served_facts', 'forecast_rows']
+           'choose_moves', 'served_queries', 'served_facts']
 
 # %% ../../nbs/serving/251_rivals.ipynb #r002
 from dataclasses import dataclass, field
@@ -21,7 +21,6 @@ from ..retrieval import search
 from ..rule import classifier_weights
 from .learned import Choice, leads, rule_name, unseen_items, with_rule
 from .moves import OFFERS, choose_feedback, joint_of_moves, parts_of, steered
-from .forecast import coverage, fit_forecast, list_facts
 from ..settings import Settings
 
 # %% ../../nbs/serving/251_rivals.ipynb #r014b
@@ -62,7 +61,7 @@ _DEPTHS = (1, 2, 4, 8, 16) # times k
 
 def _best_depth(corpus, cases, scores, k): # of the highest mean Joint of the cases' lists
     lists = {x*k: reranked(corpus, cases, scores, x*k)[:, :k] for x in _DEPTHS}
-    known = corpus.labels, corpus.pattern, cases.pattern
+    known = corpus.attribute, corpus.pattern, cases.pattern
     joint = {depth: float(score_queries(ids, *known).joint.mean()) for depth, ids in lists.items()}
     best = max(joint, key=joint.get)
     return dict(depth=best, joint=round(joint[best], 6), patterns=len(set(cases.pattern)))
@@ -89,8 +88,8 @@ def scored_lists(
     known = dict(split=split, case=np.arange(len(cases)), pattern=cases.pattern)
     held = unseen_items(corpus)
     def scored(ids):
-        hits = corpus.labels[ids] & (corpus.pattern[ids] == cases.pattern[:, None])
-        scores = score_queries(ids, corpus.labels, corpus.pattern, cases.pattern)
+        hits = corpus.attribute[ids] & (corpus.pattern[ids] == cases.pattern[:, None])
+        scores = score_queries(ids, corpus.attribute, corpus.pattern, cases.pattern)
         return scores.assign(unseen=(hits & held[ids]).mean(1))
     return pd.concat([scored(ids).assign(method=x, **known) for x, ids in lists.items()], ignore_index=True)
 
@@ -175,35 +174,11 @@ def served_queries(
 # %% ../../nbs/serving/251_rivals.ipynb #61d688ab
 def served_facts(
     trial:Trial, # of a corpus, with what was trained on it
-    most=100, # lists of a split
-) -> dict: # moves and feedback, as chosen for each split; forecast: attribute and kind, of `fit_forecast`
-    "What validation says of the lists to be served: how the query is made, and how many will be right."
-    corpus = trial.corpus
-    s = trial.s
-    lists, feedback = [], {}
-    for split, cases in validation_cases(corpus, s, most).items():
-        queries = served_queries(trial, cases, split)
-        lists.append(list_facts(corpus, cases, queries, s.k))
-        feedback[split] = choose_feedback(corpus, cases[:most//2], queries[:most//2], s.k)
-    features, hits, pattern = zip(*lists, strict=True)
-    answers = pd.concat([pd.Series(x) for x in hits], axis=1).apply(np.concatenate, axis=1)
-    known = np.concatenate(features), np.concatenate(pattern)
-    fitted = {what: fit_forecast(known[0], y, known[1]) for what, y in answers.items()}
-    return dict(moves=trial.moves, feedback=feedback, forecast=fitted)
-
-# %% ../../nbs/serving/251_rivals.ipynb #q005
-def forecast_rows(
-    trial:Trial, # of a corpus, with what was trained on it
-    fitted:dict, # attribute and kind, each of `fit_forecast`
-    most=100, # lists of a split
-) -> list: # of rows: split, what, `coverage`, lists, patterns
-    "How the forecast does on lists of test cases, as they are served."
-    corpus = trial.corpus
-    s = trial.s
-    rows = []
-    for split in trial.moves['served']:
-        cases = sample_cases(corpus, split, most, s)
-        features, hits, pattern = list_facts(corpus, cases, served_queries(trial, cases, split), s.k)
-        known = dict(split=split, lists=len(cases), patterns=len(set(pattern.tolist())))
-        rows += [dict(what=what, **coverage(features, y, fitted[what]), **known) for what, y in hits.items()]
-    return rows
+    most=50, # lists of a split in which rows are marked
+) -> dict: # moves and feedback, as chosen for each split
+    "What validation says of the lists to be served: how the query is made, and how far marks move it."
+    feedback = {}
+    for split, cases in validation_cases(trial.corpus, trial.s, 2*most).items():
+        queries = served_queries(trial, cases[:most], split)
+        feedback[split] = choose_feedback(trial.corpus, cases[:most], queries, trial.s.k)
+    return dict(moves=trial.moves, feedback=feedback)

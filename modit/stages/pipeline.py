@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['MAKERS', 'HISTORY', 'get_domain', 'get_pool', 'get_corpus', 'get_model', 'save_model', 'work_folder',
-           'preference_settings', 'make_shard', 'save_run', 'bought', 'maker_of', 'one_at_a_time', 'make_stage',
-           'get_rows', 'get_history', 'get_losses']
+           'preference_settings', 'make_shard', 'save_run', 'maker_of', 'one_at_a_time', 'make_stage', 'get_rows',
+           'get_history', 'get_losses']
 
 # %% ../../nbs/stages/220_pipeline.ipynb #0090c183
 import shutil
@@ -19,8 +19,7 @@ import pandas as pd
 
 from ..candidates import Pool, labelled_pool
 from ..cpt import continue_pretraining
-from ..data.folder import find_folder, raw_sessions
-from ..data.scorer import own_domain, scorer_of
+from ..data.folder import find_folder, own_domain, raw_sessions
 from ..data.sessions import mixed_sessions
 from ..data.synth import load_domain, save_domain, synthetic_domain, synthetic_sessions
 from ..direct import direct_rewards
@@ -54,7 +53,7 @@ def get_corpus(
 ) -> Corpus:
     "The prepared corpus of a domain from the store, made if it is missing."
     corpus = Corpus.load(make_stage(s, 'corpus', name), _own_folder(s, name))
-    return replace(corpus, scorer=scorer_of(s, name), index_kind=engine_here(corpus.index_kind)) # never saved
+    return replace(corpus, index_kind=engine_here(corpus.index_kind))
 
 # %% ../../nbs/stages/220_pipeline.ipynb #c286b236
 def _checkpoint_path(path, i): return path.with_name(f'{path.stem}.{i}.safetensors') # the i-th of a run
@@ -170,27 +169,17 @@ def _make_direct(s, stage, domain, path):
     start = get_model(s, 'sft', domain) if stage == 'direct' else get_model(s, 'base')
     save_run(path, direct_rewards(start, get_corpus(s, domain), preference_settings(s)))
 
-# %% ../../nbs/stages/220_pipeline.ipynb #abe80c02
-def bought(
-    here, # Compass
-): # a Compass that knows the labels there are, and asks for no other; (N,) int8: 1, 0, or -1 for not known
-    "What a rule may know of a domain without buying a label."
-    corpus = here.corpus
-    known = here.known if corpus.scorer is None else here.known & np.isfinite(corpus.scorer.values)
-    wanted = np.zeros(len(known), bool)
-    wanted[known] = corpus.labels[np.flatnonzero(known)]
-    if corpus.scorer is not None: corpus = replace(corpus, scorer=wanted)
-    return replace(here, corpus=corpus, known=known), np.where(known, wanted, -1).astype(np.int8)
-
 # %% ../../nbs/stages/220_pipeline.ipynb #d980f26b
 def _make_rule(s, stage, domain, path):
     "Learn a rule from the labels of training items."
-    here, labels = bought(compass(get_corpus(s, domain), s))
+    here = compass(get_corpus(s, domain), s)
     mine = lesson(here, s)
     enough = mine.looks.allowed.sum() >= s.direct_look*s.k + s.seq_len
     rule = learn_rule([mine], min(150, s.direct_steps) if enough else 0)
     arrays = {name: x.cpu().numpy() for name, x in rule.state_dict().items()}
-    on_main(partial(save_arrays, path, arrays | dict(classifier=here.classifier, labels=labels), kind='rule'))
+    labels = np.where(here.known, here.corpus.attribute, -1).astype(np.int8)
+    arrays |= dict(classifier=here.classifier, labels=labels)
+    on_main(partial(save_arrays, path, arrays, kind='rule'))
 
 # %% ../../nbs/stages/220_pipeline.ipynb #c853cbe3
 MAKERS = dict(domain=_make_domain, corpus=_make_corpus, pretrained=_make_pretrained, cpt=_make_cpt,

@@ -11,8 +11,8 @@ __all__ = ['WORLD', 'MODEL', 'FIT', 'SEQUENCES', 'SAMPLER', 'FAN', 'POOL', 'ROUN
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from ..data.folder import folder_key
 from ..data.synth import world_constants
-from ..data.scorer import own_facts
 from ..retrieval import ENGINES
 from .source import code_of, imports_of, modules_named, stream_code
 from ..settings import PER_DOMAIN, Settings
@@ -92,10 +92,10 @@ STAGES = dict(
 STAGES |= {name: preference_stage(v) for name, v in VARIANTS.items()}
 GENERATED = ('super_patterns',) # settings that only the synthetic world has
 FOLDER_STAGES = {name: stage for name, stage in STAGES.items() if name != 'domain'} | dict(
-    corpus=Stage((), (*CORPUS, 'dim', 'items'), ('data.scorer', 'ordering')),
+    corpus=Stage((), (*CORPUS, 'dim', 'items'), ('data.folder', 'ordering')),
     pretrained=Stage(('corpora',), tuple(k for k in PRETRAIN if k not in GENERATED),
                      ('data.sessions', 'pretrain'), shared=True))
-UNKEYED = ('profile', 'domains', 'folders', 'scorers', 'checkpoint_every')
+UNKEYED = ('profile', 'domains', 'folders', 'checkpoint_every')
 
 def stages_of(s): return FOLDER_STAGES if s.folders else STAGES # the table of stages for some settings
 
@@ -131,7 +131,8 @@ def _values_of(variant):
 def _constants(s, stage, domain):
     "The values that a stage's key holds beside settings and code, as a list."
     if stage == 'corpus':
-        return [_function(ENGINES.get(s.index)), *(own_facts(s, domain) if s.folders else ())]
+        own = [folder_key(s.of('folders', domain))] if s.folders else []
+        return [_function(ENGINES.get(s.index)), *own]
     if stage in ('domain', 'pretrained') and not s.folders: return [world_constants(domain)]
     if stage not in VARIANTS: return []
     return [_values_of(VARIANTS[stage])]

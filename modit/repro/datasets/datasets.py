@@ -38,10 +38,8 @@ DATASETS = { # profile -> its row
     'public': Dataset('datasets.public:make_public', 'tweets, common words, verbs', ASKED),
     'icons': Dataset('datasets.icons:make_icons', 'icons twice (a picture encoder, plain pixels)',
                      (*ASKED, 'patterns')),
-    'tree': Dataset('datasets.tree:make_tree', 'branches of WordNet twice (two sentence encoders)',
+    'tree': Dataset('datasets.tree:make_tree', 'branches of WordNet',
                     (*ASKED, 'patterns')),
-    'tree-e5': Dataset('datasets.tree:make_tree', '',
-                       ('order', 'baselines', 'own_direction', 'direct', 'rule', 'both')),
     'molecules': Dataset('datasets.costly:make_molecules', 'molecules twice (scaffolds, clusters)', LATER),
     'licences': Dataset('datasets.costly:make_licences', 'licence texts twice (licences, clusters)', LATER)}
 

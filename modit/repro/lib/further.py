@@ -36,7 +36,7 @@ def new_near(
     many:int,      # items of each list
 ):                 # (n, many) items, nearest first
     "The nearest items, with the training positives left out."
-    known = corpus.labels & (corpus.role == ROLES.index('train'))
+    known = corpus.attribute & (corpus.role == ROLES.index('train'))
     return nearest(corpus, queries, many, ~known, cases.sequence)
 
 # %% ../../../nbs/repro/lib/274_further.ipynb #5198b761
@@ -48,7 +48,7 @@ def joint_of_new(
 ):                 # (n,) shares of the list
     "Joint of lists from which the training positives are left out (ours)."
     ids = new_near(queries, corpus, cases, k)
-    return score_queries(ids, corpus.labels, corpus.pattern, cases.pattern).joint.to_numpy()
+    return score_queries(ids, corpus.attribute, corpus.pattern, cases.pattern).joint.to_numpy()
 
 # %% ../../../nbs/repro/lib/274_further.ipynb #07b2f680
 def untrained(

@@ -43,7 +43,7 @@ def local_reward(
     near = VectorIndex(corpus.items[bank]).search(pool.candidates.reshape(n*c, d), max(5, s.k//5))[1]
     ids = bank[near]
     same = corpus.pattern[ids] == np.repeat(pool.cases.pattern, c)[:, None]
-    return joint_at_k(corpus.labels[ids], same).reshape(n, c), same_at_k(same).reshape(n, c)
+    return joint_at_k(corpus.attribute[ids], same).reshape(n, c), same_at_k(same).reshape(n, c)
 
 # %% ../../../nbs/repro/lib/175_rewards.ipynb #c016
 def _selected_bank(
@@ -79,7 +79,7 @@ def bank_reward(
     index = VectorIndex(corpus.items[bank], block=corpus.block)
     ids = bank[search(index, few.candidates.reshape(n*c, d), s.k, exclude=own)]
     same = corpus.pattern[ids] == np.repeat(few.cases.pattern, c)[:, None]
-    return joint_at_k(corpus.labels[ids], same).reshape(n, c), same_at_k(same).reshape(n, c)
+    return joint_at_k(corpus.attribute[ids], same).reshape(n, c), same_at_k(same).reshape(n, c)
 
 # %% ../../../nbs/repro/lib/175_rewards.ipynb #c022
 def _rescaled(

@@ -120,7 +120,7 @@ def _taught(move, corpus, r, teacher):
 
 def _feedback(corpus, s): return _taught(feedback_query, corpus, 10, corpus.density)
 def _refined(corpus, s): return _taught(refined, corpus, 20, corpus.density)
-def _labelled(corpus, s): return _taught(feedback_query, corpus, 10, corpus.labels)
+def _labelled(corpus, s): return _taught(feedback_query, corpus, 10, corpus.attribute)
 
 # %% ../../../nbs/repro/ours/440_baselines.ipynb #v023
 ALTERNATIVES = dict(
@@ -166,7 +166,7 @@ def score_lists(
     valid = sample_cases(corpus, 'valid', 3*p.s.valid_cases, p.s)
     rows = []
     def scored(cases, value):
-        return score_queries(lists(cases, value), corpus.labels, corpus.pattern, cases.pattern)
+        return score_queries(lists(cases, value), corpus.attribute, corpus.pattern, cases.pattern)
     for split in p.splits:
         known = valid[np.isin(valid.pattern, trained) == (split == 'item')]
         joint = [float(scored(known, value).joint.mean()) for value in values]

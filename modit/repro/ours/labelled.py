@@ -2,8 +2,8 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'APART', 'LOOKS', 'COLUMNS', 'ONCE', 'ROUNDS', 'JUDGED', 'make_labelled', 'score_round',
-           'score_part', 'score_again', 'count_items', 'run', 'beside', 'gains', 'shares', 'at_whole', 'verdicts',
-           'labels_table', 'table', 'plot', 'reasons', 'claims']
+           'score_part', 'score_again', 'score_same', 'score_fresh', 'count_items', 'run', 'beside', 'gains', 'shares',
+           'at_whole', 'verdicts', 'labels_table', 'table', 'plot', 'reasons', 'claims']
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #699cda56
 from dataclasses import replace
@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from ..lib.ablations import AGAIN, PARTS
-from ..lib.curve import gains_picture, items_labelled, items_picture, paper_gain, whole
+from ..lib.curve import gains_picture, in_rounds, items_labelled, items_picture
+from ..lib.curve import paper_gain, whole
 from ..lib.evidence import differs, missing, mostly
 from ..lib.parts import prefer_part, rows_of_part
 from ...ordering import Corpus
@@ -43,15 +44,17 @@ def make_labelled(
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #74e347b6
 READS = ('main', 'validation', 'left_out', 'pareto', 'filter', 'sensitivity', 'seeds', 'rounds',
-         'direct_draws', 'labelled_rounds', 'labelled_fresh')
-SCORES = ('labelled', 'labelled_items', 'labelled_again')
+         'direct_draws')
+SCORES = ('labelled', 'labelled_items', 'labelled_again', 'labelled_rounds', 'labelled_fresh')
 APART = True # `make labels` runs it
 LOOKS = {
     'labelled_2': ('2% of the pool', 'light', 'v'), 'labelled_8': ('8% of the pool', 'grey', '^'),
     'labelled_25': ('Quarter of the pool', 'sky', 's'), 'labelled_100': ('Whole pool', 'blue', 'D'),
     'labelled_100_1': ('Whole pool, draw 1', 'orange', '>'),
     'labelled_100_2': ('Whole pool, draw 2', 'purple', '<'),
-    'labelled_filter': ('Whole pool, filter', 'green', 'P')}
+    'labelled_filter': ('Whole pool, filter', 'green', 'P'),
+    'whole_1': ('One round', 'light', 'v'), 'whole_2': ('Two rounds, same cases', 'grey', '^'),
+    'whole_4': ('Four rounds, same cases', 'black', 'D')}
 COLUMNS = ('sft', 'labelled_2', 'labelled_8', 'labelled_25', 'labelled_100') # the curve
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #80ba06a8
@@ -94,6 +97,27 @@ def score_again(
         rows.append(score_round(p, corpus, stage, stage, _percent_and_draw(name)[1], most))
     return pd.concat(rows, ignore_index=True)
 
+# %% ../../../nbs/repro/ours/475_labelled.ipynb #c474h
+def score_same(
+    p:Page,        # the run
+    corpus:Corpus, # of a domain
+) -> pd.DataFrame: # rows of `evaluate`
+    "One, two and four rounds on the cases of the whole pool, the last policy of each."
+    models = dict(whole_1=get_model(whole(p.s), 'labelled_100', corpus.name, -1))
+    for n in (2, 4): models[f'whole_{n}'] = get_model(in_rounds(p.s, n), 'same_cases', corpus.name, -1)
+    return p.score(corpus, models, most=p.s.density_cases)
+
+# %% ../../../nbs/repro/ours/475_labelled.ipynb #c474j
+def score_fresh(
+    p:Page,      # the run
+    domain:str,  # its name
+) -> pd.DataFrame: # rows of `evaluate`; kind, round, valid_joint, valid_same, kept
+    "Both runs with new cases after every round, on as many cases as the whole pool in all."
+    rounds = page_module('rounds')
+    there = replace(p, s=in_rounds(p.s, p.s.hppo_rounds, new=True))
+    rows = [rounds.score_rounds(there, domain, kind) for kind in rounds.KINDS]
+    return pd.concat(rows, ignore_index=True)
+
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #dbb6cf00
 def count_items(
     p:Page,        # the run
@@ -111,13 +135,16 @@ def count_items(
 def run(
     p:Page,    # the run
 ) -> dict:     # labelled_items: labels asked for; the others: per-case scores
-    "Label the pool, train on its parts, and score them."
+    "Label the pool, train on its parts and in rounds, and score them."
     found = {name: [] for name in SCORES}
     for name in p.domains:
         corpus = get_corpus(p.s, name)
         found['labelled'] += [score_part(p, corpus, part) for part in PARTS]
         found['labelled_again'].append(score_again(p, corpus))
         found['labelled_items'].append(count_items(p, corpus))
+    for name in page_module('rounds').on_claimed(p):
+        found['labelled_rounds'].append(score_same(p, get_corpus(p.s, name)))
+        found['labelled_fresh'].append(score_fresh(p, name))
     return {name: pd.concat(rows, ignore_index=True) for name, rows in found.items()}
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #a9e9b418

@@ -61,7 +61,7 @@ def _answers(p, corpus, split, scores): # of a cell: method -> function from Cas
 def _marked_items(rows, corpus, pattern, names): # items of a list: rank, id, text, attr, same
     "Items in order, with what is known of them."
     found = names.iloc[rows].reset_index(drop=True)
-    attr = np.asarray(corpus.labels[rows], bool)
+    attr = np.asarray(corpus.attribute[rows], bool)
     same = corpus.pattern[rows] == pattern
     return found.assign(rank=np.arange(1, len(rows) + 1), attr=attr.astype(int), same=same.astype(int))
 
@@ -76,7 +76,7 @@ def _first_lists(corpus, cases, found, names, first): # the first case is shown;
 # %% ../../../nbs/repro/ours/485_lists.ipynb #c014
 def _by_rank(ids, corpus, cases): # (n, K) retrieved items: rank, attr, same, joint, shares over the cases
     "What stands at each rank, on average."
-    attr = np.asarray(corpus.labels[ids.ravel()], bool).reshape(ids.shape)
+    attr = np.asarray(corpus.attribute[ids.ravel()], bool).reshape(ids.shape)
     same = corpus.pattern[ids] == np.asarray(cases.pattern)[:, None]
     shares = dict(attr=attr.mean(0), same=same.mean(0), joint=(attr & same).mean(0))
     return pd.DataFrame(dict(rank=np.arange(1, ids.shape[1] + 1), **shares))

@@ -79,7 +79,7 @@ def classified(
         best = np.argsort(-scores[near], axis=1, kind='stable')
         if split == 'item': lists |= dict(new=np.take_along_axis(near, best, 1))
         for kind, ids in lists.items():
-            rows = score_queries(ids[:, :p.s.k], corpus.labels, corpus.pattern, cases.pattern)
+            rows = score_queries(ids[:, :p.s.k], corpus.attribute, corpus.pattern, cases.pattern)
             named = dict(domain=corpus.name, split=split, case=range(len(cases)), pattern=cases.pattern)
             found[kind].append(rows.reset_index(drop=True).assign(**named, method='reranked'))
     return found

@@ -86,7 +86,6 @@ def _pool_jobs(s, domain, shards) -> list: # of Job; the last one joins the shar
     "The jobs that label a domain's first pool; raises `ValueError` for a number of shards out of range."
     whole = _stage_job(s, 'pool', domain)
     folder = work_folder(Path(whole.output))
-    if s.scorers and s.of('scorers', domain) != 'column': shards = 1
     parts = []
     for number in range(1, len(shard_slices(s.hppo_cases, shards)) + 1):
         command = f'{whole.command} --shards {shards} --shard {number}'

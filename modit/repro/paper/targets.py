@@ -117,7 +117,7 @@ def targets_again(
         ids = search(corpus.index, queries, p.s.k, exclude=cases.sequence)
         for k in sorted({5, 10, p.s.k}): # each once, at small sizes too
             named = dict(domain=corpus.name, split='item', case=range(len(cases)), pattern=cases.pattern)
-            hit = corpus.labels[ids[:, :k]].mean(1)
+            hit = corpus.attribute[ids[:, :k]].mean(1)
             rows.append(pd.DataFrame(named | dict(neighbours=k, method=method, attr=hit)))
     return pd.concat(rows, ignore_index=True)
 

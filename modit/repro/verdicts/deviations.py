@@ -59,7 +59,7 @@ def of_settings(
     domains,    # names
 ) -> dict:      # field -> what stands for it
     "The settings of a profile and what follows from them, for the fields of the list."
-    plain = {k: v for k, v in asdict(s).items() if k not in ('domains', 'folders', 'scorers')}
+    plain = {k: v for k, v in asdict(s).items() if k not in ('domains', 'folders')}
     own = {k: listed(v, ', ') if isinstance(v, tuple) else v for k, v in plain.items()}
     for k in PER_DOMAIN: own[k] = listed([s.of(k, d) for d in domains])
     lead = ceil(round(s.margin*s.k, 6)) # neighbours: a reward is a multiple of 1/K

@@ -45,7 +45,7 @@ def found_around(
     exclude = np.repeat(cases.sequence, c, axis=0)
     ids = search(corpus.index, queries.reshape(n*c, d), 2*s.k, exclude=exclude).reshape(n, c, -1)
     same = corpus.pattern[ids] == cases.pattern[:, None, None]
-    return ids, same, corpus.labels[ids] & same
+    return ids, same, corpus.attribute[ids] & same
 
 # %% ../../../nbs/repro/verdicts/480_reasons.ipynb #c010
 def split_half_rows(

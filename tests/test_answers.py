@@ -1,4 +1,4 @@
-"How an experiment opens: a question, an answer with a number, and the intervals that its page prints."
+"How an experiment opens: a question, a short answer, and the intervals that its page prints."
 import json
 import re
 
@@ -41,11 +41,11 @@ def agree(said, row):
 
 
 @every_page
-def test_answer_comes_first_with_a_number(page):
+def test_a_short_answer_comes_first(page):
     found = answers(page)
     assert found, 'a paragraph that begins with **Answer (profile mini).**'
-    for text in found:
-        assert re.search(r'\d', re.sub(r'\b[DCB]\d+\b', '', text)), f'an answer has a number: {text[:60]}'
+    if page.parent.name == 'verdicts': return # these count what the others say
+    assert max(len(text.split()) for text in found) <= 60, 'an answer has 60 words; numbers are in tables'
 
 
 @every_page

@@ -119,7 +119,7 @@ def filtered_neighbours(
 ) -> pd.DataFrame: # attr, same, joint, cond of every case
     "Oracle: scores of the average's neighbours among true positives."
     positive = np.flatnonzero(corpus.attribute)
-    place = np.full(len(corpus.items), -1)
+    place = np.full(len(corpus.items), -1) # -1 is no item, so nothing is left out for it
     place[positive] = np.arange(len(positive))
     index = VectorIndex(corpus.items[positive], s.index, s.label_block)
     ids = search(index, average_pool(corpus, cases), s.k, exclude=place[cases.sequence])
@@ -156,7 +156,7 @@ def choose(
     split:str, # item: validation cases of trained patterns; pattern: of new ones
 ):             # the value, its validation Joint
     "Value of the highest Joint on validation cases of a split's kind; raises `ValueError` if there are none."
-    cases = sample_cases(corpus, 'valid', 3*s.valid_cases, s)
+    cases = sample_cases(corpus, 'valid', 3*s.valid_cases, s) # two kinds share them, and chance less
     trained = np.unique(corpus.pattern[corpus.role == ROLES.index('train')])
     known = np.isin(cases.pattern, trained)
     cases = cases[known if split == 'item' else ~known]

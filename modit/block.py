@@ -55,7 +55,7 @@ class TimeEmbedding(nn.Module):
         width:int, # width of the model
     ):
         super().__init__()
-        freq = torch.exp(torch.linspace(0, math.log(1000), width//2))
+        freq = torch.exp(torch.linspace(0, math.log(1000), width//2)) # low ones tell ends, high ones steps
         self.register_buffer('freq', freq, persistent=False)
         self.mlp = nn.Sequential(nn.Linear(2*(width//2), width), nn.SiLU(), nn.Linear(width, width))
 
@@ -91,7 +91,7 @@ def add_gated(
     "Tokens plus the gated output of a branch."
     one_token = h.numel() == h.shape[-1]
     if one_token or gate.numel() > x.shape[-1]: return (gate*layer(h)).add_(x)
-    gate = gate.flatten()
+    gate = gate.flatten() # one gate for all tokens: weights are fewer than outputs
     return F.linear(h, gate[:, None]*layer.weight, gate*layer.bias).add_(x)
 
 # %% ../nbs/078_block.ipynb #c023
@@ -179,7 +179,7 @@ def attend(self:DiTBlock,
     bias,   # (B, 1, T, m) zero where a target may attend, else minus infinity; None: everywhere
 ):          # (B, heads, T, width/heads)
     "Attention of every target to the condition and to itself (App. A iii, iv)."
-    if cached is None: return self.project(x, 'v')[0]
+    if cached is None: return self.project(x, 'v')[0] # attention to itself alone has weight one
     q, k, v = self.project(x)
     keys, values = cached
     logits = q @ keys.mT

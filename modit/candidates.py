@@ -45,7 +45,7 @@ def fan_candidates(
     scales = torch.tensor(s.guidance_scales if scales is None else scales)
     rows = rows or slice(0, len(cases))
     block = block or block_on(next(model.parameters()).device, 200)
-    first = rows.start//block*block # whole blocks
+    first = rows.start//block*block # whole blocks, for other sizes would round otherwise
     end = min(len(cases), -(-rows.stop//block)*block)
     noise = case_noise(end, (len(scales), s.dim), s, corpus.name, 'fan', *purpose)[first:]
     queries = queries_in_blocks(model, seeds_of(corpus, cases[first:end]), noise, scales, s, block)

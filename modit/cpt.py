@@ -52,5 +52,5 @@ def continue_pretraining(
         items = np.stack([corpora[i].items[cases[i].sequence[row]] for i, row in drawn])
         return continuation_rows(items, s, stream(s.seed, 'cpt', step), later_dropout(s))
     loss = partial(continuation_loss, jacobi=s.jacobi)
-    steps = max(1, len(pool)//s.batch)
+    steps = max(1, len(pool)//s.batch) # whole batches, but one at least
     return model, fit(model, loss, batch, steps, s.cpt_lr, s, s.cpt_micro_batch, folder, 'cpt')

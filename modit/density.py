@@ -90,7 +90,7 @@ def predict_out_of_group(
     "Predict each anchor on every split by a ridge that has not seen its group (tab:density)."
     predicted = {}
     for name, groups in splits.items():
-        folds = min(5, len(np.unique(groups)))
+        folds = min(5, len(np.unique(groups))) # a fold needs a group of its own
         predicted[name] = _out_of_group(x, density, groups, alpha, folds)
     return predicted
 

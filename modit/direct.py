@@ -32,7 +32,7 @@ def soft_border(
     halvings=50,    # halvings of the interval that holds the border
 ):                  # (..., 1)
     "The border above which k items lie, counted softly (ours)."
-    low = scores.amin(-1, keepdim=True) - 30*temperature
+    low = scores.amin(-1, keepdim=True) - 30*temperature # there all lie above, up to e^-30
     high = scores.amax(-1, keepdim=True) + 30*temperature
     for _ in range(halvings):
         middle = (low + high)/2
@@ -55,7 +55,7 @@ def soft_joint(
         mean = (near*wanted).sum(-1, keepdim=True)/near.sum(-1, keepdim=True).clamp_min(1e-30)
         slope = near*(wanted - mean)/(k*temperature)
         value = (inside*wanted).sum(-1)/k
-    return value + (slope*(scores - scores.detach())).sum(-1)
+    return value + (slope*(scores - scores.detach())).sum(-1) # adds nought; its derivative is the slope
 
 # %% ../nbs/186_direct.ipynb #06a9d12e
 def nearest(

@@ -44,7 +44,7 @@ def sample_cases(
     >>> cases.prefix.shape # seeds of each case
     (40, 6)
     """
-    longest = max(n, s.auc_cases, s.density_cases, s.full_cases)
+    longest = max(n, s.auc_cases, s.density_cases, s.full_cases) # a shorter list is a longer one's head
     rng = stream(s.seed, 'cases', corpus.name, split)
     return make_cases(corpus, split, longest, s, rng, stratified=True)[:n]
 
@@ -76,7 +76,7 @@ def block_on(
     few:int, # cases of a block on a processor
 ) -> int:
     "How many cases generate their queries at once."
-    return few if device.type == 'cpu' else 4*few
+    return few if device.type == 'cpu' else 4*few # caches of a processor; an accelerator would wait
 
 # %% ../nbs/110_evaluation.ipynb #c7484519b
 def queries_in_blocks(

@@ -82,7 +82,7 @@ def guided_velocity(
     "Classifier-free guidance with one scale for each target (App. A)."
     velocity = model.cached_velocity(cache, z, t, position, modulation=modulations[0])
     guided = (scale != 1).nonzero()[:, 0]
-    if not len(guided): return velocity
+    if not len(guided): return velocity # scale 1 needs no second pass
     without = unconditional_velocity(model, z[:, guided], t, position[..., guided], modulations[1])
     further = without + scale[guided, None]*(velocity[:, guided] - without)
     return velocity.index_copy(1, guided, further)

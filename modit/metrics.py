@@ -39,7 +39,7 @@ def cond_at_k(
     "Cond: share of the seeds' pattern among the positives (equation of P_y; NaN is skipped in means)."
     both = joint_at_k(attribute, same)
     hits = attr_at_k(attribute)
-    return np.divide(both, hits, out=np.full(len(hits), np.nan), where=hits > 0)
+    return np.divide(both, hits, out=np.full(len(hits), np.nan), where=hits > 0) # means skip NaN
 
 # %% ../nbs/050_metrics.ipynb #c021
 def _refuse_outside(retrieved, size):

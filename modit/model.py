@@ -53,7 +53,7 @@ class MODiT(nn.Module):
         self.final = nn.Linear(width, 2*width)
         self.head = nn.Linear(width, dim)
         for layer in (self.shared, self.final, self.head):
-            nn.init.zeros_(layer.weight)
+            nn.init.zeros_(layer.weight) # untrained the velocity is nought, whatever the time
             nn.init.zeros_(layer.bias)
 
 # %% ../nbs/080_model.ipynb #c038
@@ -108,7 +108,7 @@ def prefill(self:MODiT,
     for block in self.blocks[:-1]:
         x, keys_values = block.encode(x, mask)
         layers.append(keys_values)
-    layers.append(self.blocks[-1].keys_values(x))
+    layers.append(self.blocks[-1].keys_values(x)) # nobody reads the last tokens of the condition
     return dict(layers=layers, valid=valid)
 
 # %% ../nbs/080_model.ipynb #c047

@@ -192,7 +192,7 @@ def draw_groups(
     "Groups without repetition inside a group; raises `ValueError` for a pool that is too small."
     short = f'a pattern has {len(pool)} items for sequences of {size}'
     require(len(pool) >= size, f'{short}; lower seq_len or merge patterns')
-    return pool[np.argsort(rng.random((n, len(pool))), axis=1)[:, :size]]
+    return pool[np.argsort(rng.random((n, len(pool))), axis=1)[:, :size]] # a shuffle a row, all at once
 
 # %% ../nbs/070_ordering.ipynb #c043
 def _pick_patterns(

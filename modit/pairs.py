@@ -27,7 +27,7 @@ def margin_pairs(
     "Winner and losers of each case by the reward margin (Algorithm 2, lines 9-11)."
     win = winners(joint, same)
     best = np.take_along_axis(joint, win[:, None], 1)
-    losers = best - joint >= margin - 1e-9
+    losers = best - joint >= margin - 1e-9 # rewards are multiples of 1/K, rounded
     if clear_winner: # top1 - top2 >= delta: all others are losers
         losers &= losers.sum(1, keepdims=True) == joint.shape[1] - 1
     return win, losers
@@ -41,4 +41,4 @@ def pareto_filter(
 ) -> np.ndarray: # (n, c) bool, the kept pairs
     "Keep pairs whose winner has no less pattern purity than the loser (Algorithm 2, line 12)."
     purity = np.take_along_axis(same, win[:, None], 1)
-    return losers & (purity >= same - tolerance - 1e-9)
+    return losers & (purity >= same - tolerance - 1e-9) # so are purities

@@ -73,7 +73,7 @@ def preference_loss(
     with torch.no_grad():
         fixed = implicit_scores(reference, rows['prefix'], rows['targets'][:, :-1], *draws)
     margins = pair_margins(scores, fixed, rows['winner'])
-    weight = pairs_a_case(rows['losers'])/rows['pairs'][0]
+    weight = pairs_a_case(rows['losers'])/rows['pairs'][0] # 1 unless these rows are a part of the batch
     preference = of_margins(s.beta*margins[rows['losers']]).mean()*weight
     return preference - s.tail_weight*tail.mean()
 

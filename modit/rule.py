@@ -80,7 +80,7 @@ def around(
     "What the items around one case say (ours)."
     items = here.corpus.items[ids]
     wanted = np.asarray(here.corpus.attribute[ids], bool)
-    near = max(len(ids)//8, min(len(ids), 10))
+    near = max(len(ids)//8, min(len(ids), 10)) # an eighth, but ten if there are
     order = np.argsort(np.argsort(items @ here.classifier, kind='stable'))
     found = [items.mean(0), items[:near].mean(0),
              contrast(items, order >= len(ids) - len(ids)//4, order < len(ids)//4)]
@@ -233,7 +233,7 @@ def standardise(
                       (slice(SEEN, None), [seed.flatten(0, 1) for _, seed in seen])):
         values = torch.cat(parts)
         rule.centre[at] = values.mean(0)
-        rule.spread[at] = values.std(0).clamp_min(1e-3)
+        rule.spread[at] = values.std(0).clamp_min(1e-3) # what hardly differs is not blown up
 
 # %% ../nbs/188_rule.ipynb #49f276d1
 def learn_rule(

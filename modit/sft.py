@@ -82,5 +82,5 @@ def finetune(
         rng = stream(s.seed, 'sft', name, step)
         return sft_rows(corpus.items[some.prefix], sft_targets(corpus, some, s), s, rng)
     loss = partial(sft_loss, jacobi=s.jacobi)
-    steps = max(1, len(order)//s.batch)
+    steps = max(1, len(order)//s.batch) # whole batches, but one at least
     return model, fit(model, loss, batch, steps, s.sft_lr, s, s.sft_micro_batch, folder, f'sft {name}')

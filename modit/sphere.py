@@ -22,7 +22,7 @@ def normalize(
 ):     # (..., d) unit vectors of the same kind; a tensor's zeros stay zeros
     "Vectors brought to length one (sec. Metric-Ordered Training Objectives: the unit hypersphere)."
     if isinstance(x, np.ndarray): return x/np.linalg.norm(x, axis=-1, keepdims=True)
-    return x/_norm(x).clamp_min(1e-12)
+    return x/_norm(x).clamp_min(1e-12) # so that zeros stay zeros and are no NaN
 
 # %% ../nbs/020_sphere.ipynb #c006b
 def row_lengths(
@@ -31,8 +31,8 @@ def row_lengths(
 ) -> np.ndarray: # (N,) float64
     "Euclidean length of every row, as a double."
     parts = []
-    for i in range(0, max(1, len(x)), block):
-        with np.errstate(over='ignore', invalid='ignore'):
+    for i in range(0, max(1, len(x)), block): # no rows are one empty part
+        with np.errstate(over='ignore', invalid='ignore'): # who needs finite rows refuses the others
             parts.append(np.linalg.norm(np.asarray(x[i:i + block], np.float64), axis=1))
     return np.concatenate(parts)
 
@@ -69,7 +69,7 @@ def to_tangent(
     return v - _dot(x, v)*x
 
 # %% ../nbs/020_sphere.ipynb #c014
-def _across(x, y): return to_tangent(x, to_tangent(x, y))
+def _across(x, y): return to_tangent(x, to_tangent(x, y)) # once leaves a rounding error along x
 
 def angle(
     x, # (..., d) unit vectors
@@ -83,10 +83,10 @@ def sinc(
     x, # (...) radians
 ):     # (...) sin x / x, one at zero
     "Unnormalised sinc with an accurate derivative at and near zero."
-    small = x.abs() < .05
+    small = x.abs() < .05 # where the series' next term is below the last digit of a double
     sq = x*x
     series = 1 - sq/6*(1 - sq/20*(1 - sq/42))
-    safe = torch.where(small, torch.ones_like(x), x)
+    safe = torch.where(small, torch.ones_like(x), x) # 0/0 would be NaN in the gradient, though not taken
     return torch.where(small, series, torch.sin(safe)/safe)
 
 # %% ../nbs/020_sphere.ipynb #c022
@@ -100,7 +100,7 @@ def exp_map(
 
 # %% ../nbs/020_sphere.ipynb #c025
 def _detour(x):
-    axis = torch.zeros_like(x).scatter(-1, x.abs().argmin(-1, keepdim=True), 1.)
+    axis = torch.zeros_like(x).scatter(-1, x.abs().argmin(-1, keepdim=True), 1.) # where x is least
     return to_tangent(x, axis)
 
 def log_map(

@@ -37,7 +37,7 @@ def resample_counts(
     for start in range(0, resamples, rows):
         block = counts[start:start + rows]
         draw = rng.integers(0, units, size=block.shape)
-        draw += units*np.arange(len(block))[:, None]
+        draw += units*np.arange(len(block))[:, None] # numbers of its own for each row: one count for all
         block[:] = np.bincount(draw.ravel(), minlength=block.size).reshape(block.shape)
     return counts
 
@@ -74,7 +74,7 @@ def _interval(draws, values, units, level):
     alike = high - low <= 1e-9*abs(low) and low != 0 # but for rounding
     if units < 2 or alike: return Interval(float(values.mean()), *NOTHING_TOLD, len(values), units)
     rarer = min((draws <= zero).sum(), (draws >= -zero).sum())
-    p = min(1., 2*(1 + rarer)/(1 + len(draws)))
+    p = min(1., 2*(1 + rarer)/(1 + len(draws))) # never nought, however rare
     return Interval(float(values.mean()), float(low), float(high), float(p), len(values), units)
 
 # %% ../nbs/190_stats.ipynb #c018

@@ -30,7 +30,7 @@ def learning_rate(
     floor:float,  # lowest rate over the peak
 ) -> float:
     "Warm-up and cosine decay (App. B, Stages)."
-    rising = max(1, round(warmup*steps))
+    rising = max(1, round(warmup*steps)) # it is a divisor
     if step < rising: return peak*(step + 1)/rising
     done = (step - rising)/max(1, steps - rising - 1)
     return peak*(floor + (1 - floor)*(1 + math.cos(math.pi*min(done, 1)))/2)
@@ -88,7 +88,7 @@ def load_checkpoint(
 def processes() -> PartialState: # process_index of num_processes, and the device
     "This process among those started together; raises `ValueError` if they did not find each other."
     cpu = parse_flag_from_env('ACCELERATE_USE_CPU') or not torch.accelerator.is_available()
-    here = PartialState(cpu=cpu, timeout=timedelta(days=7))
+    here = PartialState(cpu=cpu, timeout=timedelta(days=7)) # the first may prepare for hours
     started = int(os.environ.get('WORLD_SIZE', 1))
     problem = f'{started} processes were started, and each works alone on {here.device.type}'
     require(here.num_processes == started, f'{problem}; set ACCELERATE_USE_CPU=true or start one')
@@ -170,7 +170,7 @@ def train_step(
         with torch.autocast(device, torch.bfloat16, enabled=precision == 'bf16'):
             value = loss(model, part)*weight
         value.backward()
-        total += value.detach()
+        total += value.detach() # no number is fetched before the step ends: the device need not wait
     total = all_reduce_mean(model, total)
     torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
     optimiser.step()
@@ -220,7 +220,7 @@ def fit(
         if not math.isfinite(value): stop_all(FloatingPointError(wrong))
         losses.append(value)
         if on_step: on_step(step + 1, model)
-        due = (step + 1) % s.checkpoint_every == 0 and step + 1 < steps
+        due = (step + 1) % s.checkpoint_every == 0 and step + 1 < steps # a stage saves its own end
         done = dict(step=step + 1, losses=losses)
         if path and due: on_main(partial(save_checkpoint, path, model, optimiser, **done))
     return losses

@@ -28,6 +28,14 @@ def test_page_keeps_the_rules(page):
     assert not found, '\n'.join(found)
 
 
+@pytest.mark.parametrize('text, found', [
+    ('Intel(R) Xeon(R) Processor', 1), (f'{ROOT}/figures', 1), ('see /home/me/runs', 1), ('done in 12 s', 1),
+    ('16 cores, 80 GiB', 2), ('Python 3.12.3', 1), ('the second world; done in ... s; a/work/b', 0)])
+def test_a_fact_of_a_machine_is_found(text, found):
+    with patch.object(style, 'stored_texts', lambda page: [('', text)]):
+        assert len(style.stores_nothing_of_the_machine(LIBRARY[0])) == found
+
+
 def test_exported_cells_are_small():
     sizes = sorted(len(code_lines(c)) for page in PAGES for c in exported(page))
     median, ninth = statistics.median(sizes), statistics.quantiles(sizes, n=10)[-1]

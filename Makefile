@@ -82,9 +82,6 @@ hooks: $(STAMP)    ## let git clean, export and lint at every commit, and merge 
 lab: $(STAMP)      ## read and edit the notebooks in JupyterLab
 	@$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/nbs
 
-bench: $(STAMP)    ## measure speed on this machine
-	@$(BIN)/modit bench --profile $(PROFILE)
-
 clean:             ## delete models, labels and executed notebooks; keeps .venv and what is committed
 	rm -rf runs figures/smoke figures/*/sweeps .snakemake .pytest_cache .ruff_cache build
 	find figures -mindepth 3 -maxdepth 3 -path '*/runs/*' ! -path 'figures/mini/runs/seed=1' -exec rm -rf {} +

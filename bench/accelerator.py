@@ -26,7 +26,6 @@ import numpy as np  # noqa: E402 (modit of this clone, installed or not)
 import torch  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402
 
-from modit.repro.bench.work import generate_flops, train_flops  # noqa: E402
 from modit.data.synth import synthetic_sessions  # noqa: E402
 from modit.evaluation import queries_in_blocks, seeds_of, serve  # noqa: E402
 from modit.index.device import DeviceIndex, search_device  # noqa: E402
@@ -36,7 +35,7 @@ from modit.pretrain import continuation_loss, continuation_rows  # noqa: E402
 from modit.retrieval import Flat, VectorIndex  # noqa: E402
 from modit.settings import load_settings  # noqa: E402
 from modit.sphere import sample_sphere  # noqa: E402
-from modit.store import as_float32, stream  # noqa: E402
+from modit.store import as_float32, named, stream  # noqa: E402
 from modit.training import train_step  # noqa: E402
 
 DEVICE, CORES = search_device(), len(os.sched_getaffinity(0))
@@ -111,6 +110,19 @@ def run(path, what, part, limit, whole):
     if DEVICE.type == 'cuda':
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
+
+
+# ---- operations; a multiplication and an addition are two
+def forward_flops(s, *tokens, **how): return named(s.backbone).flops(s, *tokens, **how) # of one sequence
+def train_flops(s, *tokens): return 3*forward_flops(s, *tokens)
+
+
+def generate_flops(s, cases, scale):
+    "Operations of generating the queries of a block at one guidance scale."
+    modulation = forward_flops(s, 0, 0, 1)
+    step = cases*forward_flops(s, s.prefix_len, 1, 0, cached=True) + modulation
+    if scale != 1: step += cases*forward_flops(s, 0, 1, 0) + modulation
+    return cases*forward_flops(s, s.prefix_len, 0, 0) + s.ode_steps*step
 
 
 # ---- the peak of the device
@@ -203,7 +215,7 @@ def sampling(profile, cases):
         for block in ((250, 1000) if where != 'cpu' else (250,)):
             took = seconds(lambda flow=flow, block=block: flow(block=block), 3)
             rates[where, block] = m/took
-            tflops = m*generate_flops(s, 250, (s.guidance_scale,))/250/took/1e12
+            tflops = m*generate_flops(s, 250, s.guidance_scale)/250/took/1e12
             yield dict(profile=profile, where=where, block=block, per_second=m/took, tflops=tflops)
         took = seconds(lambda m=m, model=model: serve(model, corpus, cases_of[m], s), 2)
         rates[where] = m/took

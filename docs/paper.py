@@ -25,8 +25,9 @@ RULE = """## The claims
 
 The {total} claims of the paper: {words}. A claim says how many cells must support it significantly (all, \
 unless it says otherwise). *Confirmed*: at least so many do. *Opposite*: not confirmed, and more cells \
-contradict it significantly than support it. Reasons, cells, and our own claims: \
-[claims](../nbs/repro/verdicts/500_claims.ipynb), [why](../nbs/repro/verdicts/490_why.ipynb), \
+contradict it significantly than support it. *why*: the reason, with the numbers of commit {commit}. \
+Cells, and our own claims: \
+[claims](../nbs/repro/verdicts/500_claims.ipynb), \
 [claims.csv](../figures/mini/claims.csv).
 
 The second word follows [a rule](https://yourpaperiswrong.com/methodology) of reproduction tracks. \
@@ -101,7 +102,7 @@ def in_words(words) -> str: # a list
 
 def opening() -> str:
     "The first paragraph, with the minutes of training."
-    run = pd.read_csv(OURS/'plan-run.csv')
+    run = pd.read_csv(OURS/'run-seconds.csv')
     training = run.seconds[~run.stage.str.match(r'\d')].sum()
     return ABOUT.format(main=in_words(main_pages()), training=minutes(training))
 
@@ -110,7 +111,8 @@ def counted(claims) -> str: # of `paper_claims`
     "The rule, with the number of claims in each word."
     counts = claims.verdict.value_counts().reindex([*WORDS], fill_value=0)
     words = in_words([f'{n} *{word}*' for word, n in counts.items()])
-    return RULE.format(total=len(claims), words=words, none=NONE)
+    [commit] = pd.read_csv(REPORTED/'reasons.csv').commit.unique()
+    return RULE.format(total=len(claims), words=words, none=NONE, commit=commit)
 
 
 def paper_map() -> str: # of docs/paper.md
@@ -118,6 +120,7 @@ def paper_map() -> str: # of docs/paper.md
     notebooks = {path.stem[4:]: path for path in (ROOT/'nbs'/'repro').glob('*/*.ipynb')}
     seconds = {name: x['seconds'] for name, x in json.loads((OURS/'manifest.json').read_text()).items()}
     claims, parts = paper_claims(), [opening()]
+    why = pd.read_csv(REPORTED/'reasons.csv').set_index('claim').reason
     contents = pd.read_csv(REPORTED/'contents.csv')
     for kind in ('Table', 'Figure'):
         rows = [{
@@ -131,6 +134,7 @@ def paper_map() -> str: # of docs/paper.md
         'id': r.id, 'rests on': ', '.join(numbers.get(x, x) for x in r.place.split(', ')),
         'the paper says': r.statement,
         'cells for / against / all': f'{r.significant} / {r.against} / {r.cells}', 'our word': r.verdict,
+        'why': '' if r.verdict == CONFIRMED else why.get(r.id, ''),
         'track': track_word(r.verdict), 'page and command': command(r.page, notebooks)}
         for r in claims.itertuples()]
     return '\n'.join([*parts, counted(claims), markdown(rows), ''])

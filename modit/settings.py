@@ -128,7 +128,7 @@ def check_ranges(
 # %% ../nbs/002_settings.ipynb #c033
 PER_DOMAIN = ('items', 'clusters', 'heldout_clusters', 'valid_clusters', 'train_rows', 'normal_share',
               'repetition', 'sft_epochs')
-CHOICES = dict(index=('flat', 'hnsw', 'ivf', 'ivf_disk', 'torch', 'milvus'),
+CHOICES = dict(index=('flat', 'hnsw', 'ivf', 'torch', 'milvus'),
                order=('ascending', 'random', 'descending'),
                jacobi=('endpoint', 'anisotropic', 'reverse', 'none'),
                pretrain_jacobi=('endpoint', 'anisotropic', 'reverse', 'none'),

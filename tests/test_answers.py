@@ -76,27 +76,16 @@ def counted():
     "Counts that the answers of the last pages give, from the ledger and its tables."
     folder = EXPERIMENTS[0].parents[3]/'figures'/'mini'
     table = {name: pd.read_csv(folder/f'{name}.csv') for name in (
-        'claims', 'tab-classes', 'tab-groups', 'tab-replicate')}
+        'tab-classes', 'tab-replicate')}
     classes = table['tab-classes'].set_index('about')
     paper, ours = classes.drop('ours').sum(), classes.loc['ours']
     method, conditions, calibration = (classes.loc[c] for c in ('the method', 'conditions', 'calibration'))
     both, same, again = 'the same verdict in both', 'judged in a second world', table['tab-replicate']
-    why = table['claims'].why.dropna()
-    known = (~why.str.startswith('Not explained')).sum()
-    sign = {r.group: f'{r["same sign"]} of {r.cells}' for _, r in table['tab-groups'].iterrows()}
-    size = {r.group: f'{r["size"]:.2f}' for _, r in table['tab-groups'].iterrows()}
-    items, new = 'Preference over SFT, items', 'Preference over SFT, new patterns'
-    ladder = sign['Supervised ladder (pretrained, average, CPT, SFT)']
-    order = sign['Ascending order over random, descending, CPT alone']
-    variant = sign['Which preference variant']
-    oracle = sign["HPPO's query over SFT's oracle of eight"]
     return {
-        '490_why': [f'{known} of the {len(why)}', f'{len(why) - known}'],
         '495_replicate': [
             f'{paper[both] + ours[both]} of {paper[same] + ours[same]}',
             *map(str, (paper[both], paper[same], ours[both], ours[same])),
             *map(str, again[['shared', 'alike']].sum())],
-        '498_groups': [ladder, order, sign[items], sign[new], size[items], size[new], variant, oracle],
         '500_claims': [
             f"{paper.confirmed} of the paper's {paper.statements}",
             *(f'{x.confirmed} of {x.statements}' for x in (method, conditions, calibration)),
@@ -104,7 +93,7 @@ def counted():
             f'{ours.confirmed}']}
 
 
-@pytest.mark.parametrize('name', ['490_why', '495_replicate', '498_groups', '500_claims'])
+@pytest.mark.parametrize('name', ['495_replicate', '500_claims'])
 def test_pages_that_count_have_the_ledger_s_counts(name):
     [page] = [page for page in EXPERIMENTS if page.stem == name]
     [text] = answers(page, 'mini')

@@ -134,7 +134,7 @@ def test_no_notebook_machinery_is_pulled(env, tmp_path):
 
 
 def test_what_works_on_the_repository_asks_for_a_clone(env, tmp_path):
-    for words in ('figures', 'run main', 'bench', 'plan', 'sweep main seed=1', 'main'):
+    for words in ('figures', 'run main', 'sweep main seed=1', 'main'):
         said = run([env/'modit', *words.split()], tmp_path, fails=True)
         assert said.count('\n') == 1 and 'clone' in said, said
     assert not os.listdir(tmp_path)

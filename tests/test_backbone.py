@@ -2,11 +2,15 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 import modit
 from modit.block import TimeEmbedding
+from modit.flow import flow_loss, generate, sample_time
 from modit.model import Backbone, new_model
-from modit.sphere import to_tangent
+from modit.sphere import sample_sphere, to_tangent
+from modit.store import stream
 
 WORD = f'{__name__}:MeanMLP'
 
@@ -80,3 +84,24 @@ def test_the_default_is_a_backbone_and_a_bare_network_is_not():
 
 
 def bare(*sizes): return nn.Linear(2, 2)
+
+
+@pytest.mark.parametrize('m, targets, times', [(11, 11, 11), (9, 12, 3), (0, 6, 2)])
+def test_the_operations_of_a_pass_are_those_that_torch_counts(m, targets, times):
+    s = modit.load_settings('smoke', width=64, depth=3, heads=4, dim=24, seq_len=12, prefix_len=9)
+    model, rng = new_model(s), stream(0, 'operations')
+    given = sample_sphere(rng, (5, m, 24)), sample_sphere(rng, (5, targets, 24)), torch.arange(targets) % 12
+    draws = sample_time(rng, (5, times)), sample_sphere(rng, (5, times, 24))
+    # The counter cannot see the operations inside fused attention.
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        flow_loss(model, *given, *draws)
+    assert counter.get_total_flops() == 5*model.flops(s, m, targets, times)
+
+
+def test_the_operations_of_a_query_are_those_that_torch_counts():
+    s = modit.load_settings('smoke')
+    model, rng, m = new_model(s), stream(0, 'operations'), s.prefix_len
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        generate(model, sample_sphere(rng, (7, m, s.dim)), sample_sphere(rng, (7, 1, s.dim)), 1., s.ode_steps)
+    step = 7*model.flops(s, m, 1, 0, cached=True) + model.flops(s, 0, 0, 1)
+    assert counter.get_total_flops() == 7*model.flops(s, m, 0, 0) + s.ode_steps*step

@@ -1,4 +1,4 @@
-"""Every index behind one method: a suite that all kinds pass, faults of files and servers, the audit."""
+"""Every index behind one method: a suite that all kinds pass, faults of a server, the audit."""
 import os
 import socket
 import sys
@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from conftest import corpus_of
-from modit.index import device, engines
-from modit.index.audit import _winner_changed, audit
+from modit.index import device
+from modit.index.engines import _winner_changed, audit
 from modit.index.milvus import MilvusIndex
 from modit.index.device import DeviceIndex
 from modit.ordering import Corpus, training_cases
@@ -22,7 +22,7 @@ from modit.store import stream
 
 lacking = [name for name in ('pymilvus', 'milvus_lite', 'pyarrow') if find_spec(name) is None]
 needs_milvus = pytest.mark.skipif(bool(lacking), reason=f'modit[milvus] lacks {", ".join(lacking)}')
-KINDS = ('flat', 'torch', 'hnsw', 'ivf', 'ivf_disk', pytest.param('milvus', marks=needs_milvus))
+KINDS = ('flat', 'torch', 'hnsw', 'ivf', pytest.param('milvus', marks=needs_milvus))
 
 
 def grouped(n, d, groups, rng):
@@ -135,25 +135,6 @@ def test_own_items_stay_out_and_bad_input_is_refused(indexes, kind):
 def test_made_again_it_is_the_same(indexes, kind):
     again = indexes('flat').with_engine(kind)
     assert np.array_equal(again.search(QUERIES, 10)[1], indexes(kind).search(QUERIES, 10)[1])
-
-
-# ---- files
-def test_chunks_do_not_change_the_lists(tmp_path):
-    found = []
-    for size in (700, 5000):
-        engines._write_lists(ITEMS, tmp_path/str(size), size)
-        found.append(engines._open_lists(tmp_path/str(size), len(ITEMS)).search(QUERIES, 9))
-    assert np.array_equal(found[0][1], found[1][1]) and np.array_equal(found[0][0], found[1][0])
-
-
-def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
-    def full(*_): raise RuntimeError('write error: No space left on device')
-    with monkeypatch.context() as patched:
-        patched.setattr(engines.faiss, 'write_index', full)
-        with pytest.raises(OSError, match='cannot write .*No space left'): engines.disk_index(ITEMS, tmp_path)
-    assert not list(tmp_path.iterdir())
-    monkeypatch.setattr(engines.shutil, 'disk_usage', lambda _: type('Disk', (), dict(free=1000)))
-    with pytest.raises(OSError, match='GB are needed'): engines.disk_index(ITEMS, tmp_path)
 
 
 # ---- a server: what it does with faults is on page milvus

@@ -23,8 +23,7 @@ FILES = dict(
     report=['modit/repro/report/article.py'], milvus=['modit/index/milvus.py'],
     public=['modit/repro/datasets/*.py'],
     dev=['tests/*.py', 'docs/*.py'], parquet=[])
-BENCH = (ROOT/'nbs'/'repro'/'bench').glob('26*.ipynb')
-SHOWN = dict(run=[*EXPERIMENTS, *BENCH], dev=PAGES)  # pages that it runs
+SHOWN = dict(run=EXPERIMENTS, dev=PAGES)  # pages that it runs
 # What a call brings in without an import line: pandas, and processes.
 BEHIND = {r'\.to_markdown\(': 'tabulate', r"'-m', 'snakemake'": 'snakemake',
           "'ipykernel_launcher'": 'ipykernel'}

@@ -646,7 +646,7 @@ FIELDS = Settings.__dataclass_fields__
 
 
 def test_a_stage_of_folders_reads_the_settings_of_its_key(two, monkeypatch):
-    from test_repo import READ, Recording, plain
+    from test_repo import READ, Recording, functions_that_run, not_held, plain
     s, key = settings_of(two, 'smoke', **TINY), stages.stage_key
     monkeypatch.setattr(stages, 'stage_key', lambda s, *stage: key(plain(s), *stage))
     recording = Recording(**{name: getattr(s, name) for name in FIELDS})
@@ -655,6 +655,8 @@ def test_a_stage_of_folders_reads_the_settings_of_its_key(two, monkeypatch):
         domain = None if stage.shared else 'first'
         path = pipeline.make_stage(s, name, domain)
         path.unlink()
+        maker = pipeline.maker_of(s, name)
         READ.clear()
-        pipeline.maker_of(name)(recording, name, domain, path)
+        with functions_that_run() as ran: maker(recording, name, domain, path)
+        assert not not_held(s, name, ran)
         assert READ - set(stages.UNKEYED) == set(stage.reads), name

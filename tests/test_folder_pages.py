@@ -54,7 +54,7 @@ for name in {}:
     page = open_page(name, profile='tiny', fresh=True)
     module = page_module(name)
     scores = page.scores(module)
-    page.publish(module.table(scores, page), module.plot(scores, page), module.claims(scores, page))
+    page.publish(*(pages.given_by(module, x, scores, page) for x in ('table', 'plot', 'claims')))
 """
 
 

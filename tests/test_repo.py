@@ -5,7 +5,9 @@ import json
 import re
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import fields, replace
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -13,9 +15,8 @@ import pandas as pd
 import pytest
 
 from conftest import EXPERIMENTS, LIBRARY, ROOT, copy_repository, run_python, tracked_files
-from modit.repro.report.report import written_table
 from modit.repro.report.looks import CONFIRMED, NOT_RUN, WORDS
-from modit.stages import pipeline, source, stages
+from modit.stages import pipeline, reach, source, stages
 from modit.cli.command import COMMANDS
 from modit.repro.pages.clone import COMMANDS as OF_A_CLONE
 from modit.repro.pages.notebooks import executed_path, run_marker
@@ -159,7 +160,40 @@ BRIEF = dict(pretrain_steps=4, train_rows=(48,)*4, hppo_cases=240, hppo_steps=2,
              valid_cases=8)
 
 
-def test_a_stage_reads_the_settings_of_its_key(tmp_path, monkeypatch):
+@contextmanager
+def functions_that_run():
+    "File, line and name of the functions of modit that a stage runs; not what other stages do for it."
+    files = {str(path): name for name, path in source._module_files().items()}
+    ends = [named(f'modit.{word}').__code__ for word in reach.ENDS if ':' in word]
+    left_out = {*source.NO_NUMBERS, *reach.ENDS}
+    ran, inside = set(), []
+
+    def look(frame, event, _):
+        code = frame.f_code
+        if code in ends and event == 'call': inside.append(code)
+        elif code in ends and event == 'return': inside.pop()
+        elif event == 'call' and not inside and files.get(code.co_filename, 'settings') not in left_out:
+            if code.co_name != '<module>': ran.add((code.co_filename, code.co_firstlineno, code.co_qualname))
+    sys.setprofile(look)
+    try: yield ran
+    finally: sys.setprofile(None)
+
+
+def lines_of(module, name):
+    "File and lines of what a key holds of a module under a name."
+    nodes = [(module, x) for x in reach.contents(module).names.get(name, ())] + reach._added(module, name)
+    def start(x): return min(y.lineno for y in [x, *getattr(x, 'decorator_list', [])])
+    return {(str(source.module_file(home)), line) for home, x in nodes
+            for line in range(start(x), x.end_lineno + 1)}
+
+
+def not_held(s, stage, ran):
+    "Names of functions that ran, and that the key of a stage does not hold."
+    held = set().union(*(lines_of(*x) for x in reach.reached(*stages.functions_of(s, stage)) if x[0]))
+    return {name for file, line, name in ran if (file, line) not in held}
+
+
+def test_a_stage_runs_the_code_and_reads_the_settings_of_its_key(tmp_path, monkeypatch):
     monkeypatch.setenv('MODIT_RUNS', str(tmp_path))
     s, key = load_settings('smoke', **BRIEF), stages.stage_key
     monkeypatch.setattr(stages, 'stage_key', lambda s, *stage: key(plain(s), *stage))
@@ -171,27 +205,33 @@ def test_a_stage_reads_the_settings_of_its_key(tmp_path, monkeypatch):
         path.unlink(missing_ok=True)
         longer = getattr(stages.VARIANTS.get(name), 'extends', '')  # its rounds would be taken over
         if longer: pipeline.stage_path(s, longer, domain).unlink(missing_ok=True)
+        maker = pipeline.maker_of(s, name)
         READ.clear()
-        pipeline.maker_of(name)(recording, name, domain, path)
+        with functions_that_run() as ran: maker(recording, name, domain, path)
         found, told = READ - set(stages.UNKEYED), set(stage.reads)
         assert found == told, f'{name} reads {found - told}, and does not read {told - found}'
+        missed = not_held(s, name, ran)
+        assert not missed, f'the key of {name} does not hold {missed}, which it runs'
 
 
 @pytest.fixture
 def stage_keys(tmp_path, monkeypatch):
     "The key of every stage, and the folder of a copy of the modules that keys are made from."
     copy = copy_repository(tmp_path/'modit')/'modit'
-    memory = [f for f in vars(source).values() if hasattr(f, 'cache_clear')]
+    memory = [f for x in (source, reach) for f in vars(x).values() if hasattr(f, 'cache_clear')]
     monkeypatch.setattr(stages, '_KEYS', {})
     monkeypatch.setattr(source, 'PACKAGE', copy)
-    s = load_settings('smoke')
-    def keys():
+    monkeypatch.setattr(ast, 'parse', cache(ast.parse)) # most modules stay as they are
+    def forget():
         for function in memory: function.cache_clear()
         stages._KEYS.clear()
+    def keys(**changes):
+        forget()
+        s = load_settings('smoke', **changes)
         domains = {name: None if stage.shared else 'D1' for name, stage in stages.STAGES.items()}
         return {name: stages.stage_key(s, name, domain) for name, domain in domains.items()}
     yield keys, copy
-    for function in memory: function.cache_clear()
+    forget()
 
 
 def change_words(path):
@@ -210,16 +250,84 @@ def test_a_key_sees_what_code_does_and_not_its_words(stage_keys):
     before = keys()
     for name in ('sphere', 'flow', 'training', 'rounds'): change_words(copy/f'{name}.py')
     assert 'Indeed.' in (copy/'rounds.py').read_text()
-    assert keys() == before, 'a comment or a docstring would train models again'
+    for name, old, new in (('repro/ours/patterns', "'vermillion'", "'blue'"),
+                           ('variants', "'Pareto'", "'Filter'"),
+                           ('metrics', 'def direction_auc(', 'ANOTHER = 1\ndef direction_auc(')):
+        edit(copy/f'{name}.py', old, new)
+    assert keys() == before, 'a comment, a docstring, a label or code of others would train models again'
     (copy/'pairs.py').rename(copy/'couples.py')
-    for path in (copy/'variants.py', copy/'repro'/'lib'/'rewards.py'):
-        path.write_text(path.read_text().replace('pairs import', 'couples import'))
+    for name in ('variants', 'repro/lib/rewards'): edit(copy/f'{name}.py', 'pairs import', 'couples import')
     assert keys() == before, 'a module that moves would train models again'
-    path = copy/'couples.py'
-    path.write_text(path.read_text() + '\nANOTHER = 1\n')
-    after = keys()
-    changed = {name for name in before if after[name] != before[name]}
-    assert {'pareto', 'adaptive'} <= changed and not changed & {'corpus', 'pretrained', 'cpt', 'sft'}
+
+
+def edit(path, old, new):
+    text = path.read_text()
+    assert old in text, f'{path} has no {old}'
+    path.write_text(text.replace(old, new))
+
+
+FEW, LABELLED = ({x for x in stages.STAGES if x.startswith(name)} for name in ('few_', 'labelled_'))
+PREFERRED = {*stages.VARIANTS}
+EDITS = { # of one constant: the stages that run it; those that are made from them follow
+    ('data/synth', "c['gap']*world", "2*c['gap']*world"): {'domain', 'pretrained'},
+    ('density', 'return (x @ ', 'return 2*(x @ '): {'corpus', 'proxy'},
+    ('sft', "'sft', ", "'sft', 1, "): {'sft', 'sft_single', *FEW},
+    ('candidates', "other, name)], 1)", "other, name)], 2)"): {'pool', *PREFERRED, *FEW, *LABELLED},
+    ('pairs', 'margin - 1e-9', 'margin - 1e-8'): {*PREFERRED, *FEW, *LABELLED, 'bank'},
+    ('preference', 'return losers.sum()', 'return 2*losers.sum()'): {*PREFERRED, *FEW, *LABELLED},
+    ('rounds', 'PATIENCE = 2', 'PATIENCE = 3'): {*PREFERRED, *FEW, *LABELLED},
+    ('direct', 'warmup_ratio=.05', 'warmup_ratio=.06'): {'direct', 'alone'},
+    ('rule', 'warmup_ratio=.05', 'warmup_ratio=.06'): {'rule'},
+    ('baselines', 'PROBE_ETAS = (', 'PROBE_ETAS = (0, '): {'hybrid_probe'},
+    ('repro/lib/rewards', 'BANK = 20', 'BANK = 21'): {'local'},
+    ('anchored', 'LEAST_LEFT = .1', 'LEAST_LEFT = .2'): set()} # of another backbone
+
+
+def test_a_changed_constant_moves_the_stages_that_run_it(stage_keys):
+    keys, copy = stage_keys
+    before = keys()
+    for (name, old, new), ran in EDITS.items():
+        text = (copy/f'{name}.py').read_text()
+        edit(copy/f'{name}.py', old, new)
+        after, moved = keys(), set(ran)
+        for stage, row in stages.STAGES.items(): # parents come first
+            above = {'corpus' if x == 'corpora' else x for x in row.parents}
+            if above & moved: moved.add(stage)
+        assert {x for x in before if before[x] != after[x]} == moved, f'{name}: {new}'
+        (copy/f'{name}.py').write_text(text)
+
+
+def test_a_function_of_one_s_own_is_in_the_key_with_its_module_and_source(stage_keys, tmp_path, monkeypatch):
+    keys, _ = stage_keys
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ('mine', 'theirs'): (tmp_path/f'{name}.py').write_text('def net(*sizes): return 1\n')
+    def with_backbone(word): return keys(backbone=word)['pretrained']
+    mine = with_backbone('mine:net')
+    assert len({mine, with_backbone('theirs:net'), with_backbone('modit.model:MODiT')}) == 3
+    (tmp_path/'mine.py').write_text('# a comment\ndef net(*sizes): return 1\n')
+    assert with_backbone('mine:net') == mine
+    (tmp_path/'mine.py').write_text('def net(*sizes): return 2\n')
+    assert with_backbone('mine:net') != mine
+
+
+def test_code_that_changed_on_disk_makes_no_stage(stage_keys):
+    keys, copy = stage_keys
+    keys()
+    words = stages.functions_of(load_settings('smoke'), 'sft')
+    edit(copy/'rounds.py', 'PATIENCE = 2', 'PATIENCE = 3')
+    change_words(copy/'flow.py')
+    reach.refuse_changed(*words)
+    edit(copy/'sft.py', "'sft', ", "'sft', 1, ")
+    with pytest.raises(ValueError, match=r'sft\.py has changed .*; restart'): reach.refuse_changed(*words)
+
+
+def test_modules_name_what_they_use_so_that_keys_see_it():
+    for path in MODULES:
+        for x in ast.walk(ast.parse(path.read_text())):
+            words = [y.name for y in x.names] if isinstance(x, ast.Import | ast.ImportFrom) else []
+            hidden = '*' in words or isinstance(x, ast.Import) and any(w.startswith('modit.') for w in words)
+            assert not hidden, f'{path}: import names of modules: from module import name'
+    assert all(callable(named(f'modit.{word}')) for word in reach.ENDS if ':' in word)
 
 
 NEW_FIELD = """    extends: str = ''                # the run whose rounds it begins with
@@ -255,7 +363,8 @@ def test_a_row_of_one_round_needs_its_list_of_steps():
 
 
 def test_the_first_pool_knows_no_variant():
-    assert 'variants' not in source.imports_of(*stages.STAGES['pool'].code)
+    reached = reach.reached(*stages.functions_of(load_settings('smoke'), 'pool'))
+    assert 'variants' not in {module for module, _ in reached}
 
 
 def test_the_store_can_lie_elsewhere(tmp_path, monkeypatch):
@@ -329,10 +438,9 @@ def test_a_word_is_what_its_cells_say(folder):
 def test_every_claim_that_is_not_confirmed_has_a_reason():
     ours = pd.read_csv(ROOT/'figures'/'mini'/'claims.csv')
     wanting = ours[~ours.verdict.isin([CONFIRMED, NOT_RUN.label])]
-    without = wanting.id[wanting.why.isna()].tolist()
-    assert not without, f'no page gives a reason for {", ".join(without)}'
-    folder = ROOT/'figures'/'mini'
-    for label in wanting.shown: assert (folder/f'{label}.svg').exists() or written_table(folder, label)
+    given = pd.read_csv(ROOT/'figures'/'reported'/'reasons.csv')
+    assert given.claim.is_unique and {*given.claim} == {*wanting.id}, 'a reason for each, and for no other'
+    assert not given.isna().any(axis=None)
 
 
 def test_committed_domains_are_those_of_the_manifest():

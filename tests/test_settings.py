@@ -1,5 +1,4 @@
 """The constants of settings.ini against a table typed from the paper's appendices A and B."""
-import re
 from dataclasses import fields, replace
 
 import pytest
@@ -82,12 +81,6 @@ def test_a_profile_takes_from_its_base_what_it_does_not_name(tmp_path):
     mini = load_settings('mini', path)
     assert load_settings('near', path) == replace(mini, profile='near', k=20, beta=2.)
     assert load_settings('far', path) == replace(mini, profile='far', k=30, beta=2.)
-
-
-def test_the_section_with_items_on_disk_is_valid(tmp_path):
-    (section,) = re.findall(r'^```ini\n(.*?)^```', (ROOT/'docs'/'scaling.md').read_text(), re.M | re.S)
-    s = load_settings('wide', with_section(tmp_path, section))
-    assert s.index == 'ivf_disk' and s.items == (2_000_000,)
 
 
 REFUSED = [

@@ -14,8 +14,7 @@ import time
 import numpy as np
 from fastcore.basics import patch
 
-from .engines import items_key
-from ..retrieval import in_chunks
+from ..retrieval import in_chunks, items_key
 from ..settings import require
 from ..store import runs_dir
 

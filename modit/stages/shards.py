@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..index.audit import AUDITED, audit_labels
+from ..index.engines import AUDITED, audit_labels
 from ..candidates import Pool, label_pool, rewarded_items
 from ..ordering import Cases
 from ..settings import require

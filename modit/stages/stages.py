@@ -4,8 +4,9 @@ r"""The file of a stored result is named after a key: the settings that its stag
 
 # %% auto #0
 __all__ = ['WORLD', 'MODEL', 'FIT', 'SEQUENCES', 'SAMPLER', 'FAN', 'POOL', 'ROUND', 'VALIDATE', 'CORPUS', 'PRETRAIN', 'CPT',
-           'SFT', 'DIRECT', 'RULE', 'PREFERRED', 'STAGES', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED', 'DISPLAYED',
-           'Stage', 'preference_reads', 'preference_stage', 'stages_of', 'check_stage', 'stage_key', 'stage_path']
+           'SFT', 'DIRECT', 'RULE', 'PREFERRED', 'MAKE', 'STAGES', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED', 'DISPLAYED',
+           'Stage', 'preference_reads', 'preference_stage', 'stages_of', 'check_stage', 'functions_of', 'stage_key',
+           'stage_path']
 
 # %% ../../nbs/stages/217_stages.ipynb #9550b9a0
 from dataclasses import dataclass, fields
@@ -14,7 +15,7 @@ from pathlib import Path
 from ..data.folder import folder_key
 from ..data.synth import world_constants
 from ..retrieval import ENGINES
-from .source import code_of, imports_of, modules_named, stream_code
+from .reach import code_reached
 from ..settings import PER_DOMAIN, Settings
 from ..store import fingerprint, runs_dir
 from ..variants import VARIANTS, Variant
@@ -25,9 +26,9 @@ class Stage:
     "What the result of a stage depends on."
     parents: tuple = ()  # stages it is made from; `corpora`: the corpora of all domains
     reads: tuple = ()    # settings it reads; a test compares them with those its code reads
-    code: tuple = ()     # modules it runs; the modules that these import are added
+    maker: str = ''      # module:function that makes it
     shared: bool = False # True: one result for all domains
-    maker: str = ''      # module:function that makes it, if page pipeline has none
+    variant: str = ''    # the row of VARIANTS that it follows, if not the one of its own name
 
 # %% ../../nbs/stages/217_stages.ipynb #c031
 WORLD = ('seed', 'dim', 'super_patterns')
@@ -68,33 +69,33 @@ def preference_reads(
 
 # %% ../../nbs/stages/217_stages.ipynb #c033e
 PREFERRED = ('pool', 'sft', 'corpus') # parents of every preference run
+MAKE = 'modit.stages.pipeline:_make_'
 
 def preference_stage(
     variant:Variant, # a row of VARIANTS
 ) -> Stage:
-    "The row of a preference run; its code is `rounds` and the modules that its fields name."
-    code = 'rounds', *modules_named(variant.extra, variant.reward, variant.loss)
-    return Stage(PREFERRED, preference_reads(variant), code)
+    "The row of a preference run."
+    return Stage(PREFERRED, preference_reads(variant), MAKE + 'preference')
 
 # %% ../../nbs/stages/217_stages.ipynb #b7274ff6
 STAGES = dict(
-    domain=Stage((), (*WORLD, 'items', 'clusters', 'attribute_shift'), ('data.synth',)),
-    corpus=Stage(('domain',), CORPUS, ('ordering',)),
-    pretrained=Stage((), PRETRAIN, ('data.synth', 'pretrain'), shared=True),
-    cpt=Stage(('pretrained', 'corpora'), CPT, ('cpt',), shared=True),
-    sft=Stage(('cpt', 'corpus'), SFT, ('sft',)),
-    cpt_single=Stage(('pretrained', 'corpus'), CPT, ('cpt',)),
-    sft_single=Stage(('cpt_single', 'corpus'), SFT, ('sft',)),
-    pool=Stage(('sft', 'corpus'), (*MODEL, 'preference_run', 'guidance_branch', *POOL), ('candidates',)),
-    direct=Stage(('sft', 'corpus'), (*MODEL, *DIRECT, 'guidance_branch'), ('direct',)),
-    alone=Stage(('corpus',), (*MODEL, *DIRECT), ('direct', 'anchored')),
-    rule=Stage(('corpus',), RULE, ('rule',)))
+    domain=Stage((), (*WORLD, 'items', 'clusters', 'attribute_shift'), MAKE + 'domain'),
+    corpus=Stage(('domain',), CORPUS, MAKE + 'corpus'),
+    pretrained=Stage((), PRETRAIN, MAKE + 'pretrained', shared=True),
+    cpt=Stage(('pretrained', 'corpora'), CPT, MAKE + 'cpt', shared=True),
+    sft=Stage(('cpt', 'corpus'), SFT, MAKE + 'sft'),
+    cpt_single=Stage(('pretrained', 'corpus'), CPT, MAKE + 'cpt'),
+    sft_single=Stage(('cpt_single', 'corpus'), SFT, MAKE + 'sft'),
+    pool=Stage(('sft', 'corpus'), (*MODEL, 'preference_run', 'guidance_branch', *POOL), MAKE + 'pool'),
+    direct=Stage(('sft', 'corpus'), (*MODEL, *DIRECT, 'guidance_branch'), MAKE + 'direct'),
+    alone=Stage(('corpus',), (*MODEL, *DIRECT), MAKE + 'direct'),
+    rule=Stage(('corpus',), RULE, MAKE + 'rule'))
 STAGES |= {name: preference_stage(v) for name, v in VARIANTS.items()}
 GENERATED = ('super_patterns',) # settings that only the synthetic world has
 FOLDER_STAGES = {name: stage for name, stage in STAGES.items() if name != 'domain'} | dict(
-    corpus=Stage((), (*CORPUS, 'dim', 'items'), ('data.folder', 'ordering')),
+    corpus=Stage((), (*CORPUS, 'dim', 'items'), MAKE + 'own_corpus'),
     pretrained=Stage(('corpora',), tuple(k for k in PRETRAIN if k not in GENERATED),
-                     ('data.sessions', 'pretrain'), shared=True))
+                     MAKE + 'mixed', shared=True))
 UNKEYED = ('profile', 'domains', 'folders', 'checkpoint_every')
 
 def stages_of(s): return FOLDER_STAGES if s.folders else STAGES # the table of stages for some settings
@@ -115,27 +116,40 @@ def check_stage(
 # %% ../../nbs/stages/217_stages.ipynb #c040a
 DISPLAYED = ('label', 'page', 'reported', 'extends') # fields of a variant that change no number
 
+def _plain(x): return x.rpartition(':')[2] if isinstance(x, str) else x # of module:function, the function
+
 def _values(s, keys, domain):
     "Settings by name; of a setting with one value per domain, the domain's."
     by_domain = [k for k in set(keys) if domain and k in PER_DOMAIN]
-    return {k: s.of(k, domain) if k in by_domain else getattr(s, k) for k in keys}
-
-def _function(x): return x.rpartition(':')[2] if isinstance(x, str) else x # without the module
+    return {k: s.of(k, domain) if k in by_domain else _plain(getattr(s, k)) for k in keys}
 
 def _values_of(variant):
     "The fields of a variant that differ from their defaults, without DISPLAYED."
     numeric = [f for f in fields(variant) if f.name not in DISPLAYED]
     changed = [f for f in numeric if getattr(variant, f.name) != f.default]
-    return {f.name: _function(getattr(variant, f.name)) for f in changed}
+    return {f.name: _plain(getattr(variant, f.name)) for f in changed}
+
+def _variant_of(stage, row): return VARIANTS.get(row.variant or stage)
 
 def _constants(s, stage, domain):
     "The values that a stage's key holds beside settings and code, as a list."
-    if stage == 'corpus':
-        own = [folder_key(s.of('folders', domain))] if s.folders else []
-        return [_function(ENGINES.get(s.index)), *own]
+    if stage == 'corpus': return [folder_key(s.of('folders', domain))] if s.folders else ()
     if stage in ('domain', 'pretrained') and not s.folders: return [world_constants(domain)]
-    if stage not in VARIANTS: return []
-    return [_values_of(VARIANTS[stage])]
+    variant = _variant_of(stage, stages_of(s)[stage])
+    return [_values_of(variant)] if variant else []
+
+# %% ../../nbs/stages/217_stages.ipynb #a5162738
+def functions_of(
+    s:Settings, # of the run
+    stage:str,  # of STAGES
+) -> list:      # such as modit.sft:finetune
+    "The functions that a stage runs: its maker, and those that settings or its variant name."
+    row = stages_of(s)[stage]
+    variant = _variant_of(stage, row)
+    words = [getattr(s, k) for k in row.reads]
+    if stage == 'corpus': words.append(ENGINES.get(s.index)) # later stages hold the corpus's key
+    if variant: words += [variant.extra, variant.reward, variant.loss]
+    return sorted({row.maker, *(x for x in words if isinstance(x, str) and ':' in x)})
 
 # %% ../../nbs/stages/217_stages.ipynb #6f34f927
 _KEYS = {} # keys computed in this process
@@ -148,9 +162,7 @@ def _key(s, stage, domain, keys):
             if parent == 'corpora': return [_key(s, 'corpus', name, keys) for name in s.domains]
             return _key(s, parent, check_stage(s, parent, domain), keys)
         parents = [above(name) for name in row.parents]
-        engine = ENGINES.get(s.index, '') if stage == 'corpus' else '' # later stages hold the corpus's key
-        modules = imports_of(*row.code, *modules_named(engine))
-        code = sorted(code_of(m) for m in modules) + [stream_code()]
+        code = code_reached(*functions_of(s, stage))
         reads, held = _values(s, row.reads, domain), _constants(s, stage, domain)
         keys[s, stage, domain] = fingerprint(stage, domain, reads, code, parents, held)
     return keys[s, stage, domain]

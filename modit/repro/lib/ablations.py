@@ -35,10 +35,10 @@ PARTS = ('2', '2_1', '2_2', '8', '8_1', '8_2', '25', '25_1', '25_2', '100') # pe
 AGAIN = ('100_1', '100_2') # further draws of the whole pool
 _ROUND = preference_reads(VARIANTS['off_policy'])
 _LATER = (*CPT, *SFT, *POOL, *_ROUND) # settings of all later stages
-OWN_STAGES = {f'few_{n}': Stage(('pretrained', 'corpus'), _LATER, ('repro.lib.few',),
-                                maker='modit.repro.ours.patterns:make_few') for n in FEW}
-OWN_STAGES |= {f'labelled_{n}': Stage(PREFERRED, _ROUND, ('repro.lib.parts',),
-                                      maker='modit.repro.ours.labelled:make_labelled')
+OWN_STAGES = {f'few_{n}': Stage(('pretrained', 'corpus'), _LATER, 'modit.repro.ours.patterns:make_few',
+                                variant='off_policy') for n in FEW}
+OWN_STAGES |= {f'labelled_{n}': Stage(PREFERRED, _ROUND, 'modit.repro.ours.labelled:make_labelled',
+                                      variant='off_policy')
                for n in (*PARTS, *AGAIN)}
 
 # %% ../../../nbs/repro/lib/168_ablations.ipynb #r168010

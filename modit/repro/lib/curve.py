@@ -7,7 +7,7 @@ __all__ = ['WHOLE', 'stretched', 'whole', 'in_rounds', 'items_labelled', 'paper_
            'items_picture']
 
 # %% ../../../nbs/repro/lib/273_curve.ipynb #bb57ece0
-from itertools import pairwise
+from itertools import pairwise, product
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -16,7 +16,7 @@ import pandas as pd
 from ...candidates import Pool
 from ...ordering import Corpus
 from ..report.looks import BLUE, GREEN, ORANGE, PURPLE, Look, legend_of, whisker
-from ..report.report import read_reported
+from ..report.verdicts import in_paper
 from ...retrieval import search
 from ...settings import Settings, override
 from ..pages.page import Page
@@ -69,11 +69,10 @@ def items_labelled(
 # %% ../../../nbs/repro/lib/273_curve.ipynb #7f344bb7
 def paper_gain(
     p:Page, # domains, splits
-) -> pd.DataFrame: # domain, split, gain
+) -> pd.DataFrame: # domain, split, a, b, gain; none for a domain that the paper has not
     "The paper's HPPO minus its SFT, in points of Joint (tab:main)."
-    wide = read_reported('tab-main').pivot(index=['domain', 'split'], columns='method', values='joint')
-    gain = (100*(wide.hppo - wide.sft)).rename('gain').reset_index()
-    return gain[gain.domain.isin(p.domains) & gain.split.isin(p.splits)]
+    cells = pd.DataFrame(product(p.domains, p.splits), columns=['domain', 'split']).assign(a='hppo', b='sft')
+    return cells.assign(gain=100*in_paper(cells)).dropna()
 
 # %% ../../../nbs/repro/lib/273_curve.ipynb #92450c32
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE)

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['WIDTHS', 'READS', 'SCORES', 'LOOKS', 'RIVALS', 'COLUMNS', 'MIXES', 'PARTS', 'PAIRS', 'mixed', 'nearness', 'shares',
            'chosen', 'Both', 'curves', 'answers', 'drawn', 'run', 'beside', 'beside_new', 'differences', 'table',
-           'plot', 'claims']
+           'plot']
 
 # %% ../../../nbs/repro/ours/368_both.ipynb #794cd81c
 from dataclasses import replace
@@ -217,6 +217,3 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     looks = {m: look(m) for m in LOOKS}
     words = 'Joint minus steered average\n(points)'
     return {'fig-both': split_panels(rows, p.domains, p.splits, words, looks)}
-
-# %% ../../../nbs/repro/ours/368_both.ipynb #cbf0aaeb
-def claims(scores, p): return [] # the tables have the intervals

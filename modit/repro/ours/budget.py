@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'APART', 'FREE', 'TRAINED', 'SHARED', 'LENGTHS', 'DEPTHS', 'LEAST_SERIES', 'COLUMNS',
            'asked_of', 'nearest_seed', 'free_answers', 'classifier', 'policies', 'score_feedback', 'score_market',
-           'run', 'by_budget', 'gains', 'kinds_of', 'table', 'plot', 'claims']
+           'run', 'by_budget', 'gains', 'kinds_of', 'table', 'plot']
 
 # %% ../../../nbs/repro/ours/373_budget.ipynb #2c15a3c5
 import matplotlib.pyplot as plt
@@ -263,6 +263,3 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     lines = [plt.Line2D([], [], color=look(x).colour, lw=1, ls=_LINES[x], label=look(x).label) for x in FREE]
     fig.legend(handles=lines + marks, loc='outside upper center', ncols=4)
     return {'fig-budget': fig}
-
-# %% ../../../nbs/repro/ours/373_budget.ipynb #bb939f06
-def claims(scores, p): return [] # it judges no statement of the ledger

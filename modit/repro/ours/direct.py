@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['POLICIES', 'PRICES', 'READS', 'SCORES', 'LOOKS', 'COLUMNS', 'NEW', 'SHOWN', 'settings_for', 'scored_draw',
            'answers_of', 'scored_priced', 'scored_target', 'over_draws', 'run', 'beside', 'new_table', 'priced_table',
-           'table', 'plot', 'same_kept', 'claims', 'longer', 'paid_for', 'reasons']
+           'table', 'plot', 'same_kept', 'claims']
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #63fb1226
 from dataclasses import replace
@@ -16,7 +16,6 @@ from ...anchored import anchored
 from ...direct import Looks, climb
 from ...evaluation import average_pool, serve
 from ..lib.curve import paper_gain
-from ..lib.evidence import differs, missing
 from ..lib.further import new_items, priced_rewards, untrained
 from ...ordering import Corpus
 from ..report.ledger import judge, threshold_claim
@@ -25,7 +24,7 @@ from ..report.report import Table, best_variants, by_method, read_reported, scor
 from ..report.verdicts import contrast, contrasts, split_panels
 from ..pages.page import Page
 from ...stages.pipeline import get_corpus, get_model, get_rows
-from ...settings import Settings, repo_root
+from ...settings import Settings
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #5d175774
 POLICIES = ('direct', 'alone') # stages
@@ -229,44 +228,3 @@ def claims(scores:dict, p:Page) -> list: # rows of the ledger
     if len(items): found |= dict(B31=contrast(items, 'direct', 'average_own', p.s),
                                  B35=contrast(items, 'alone', 'hppo', p.s))
     return [judge(name, found[name]) for name in sorted(found)]
-
-# %% ../../../nbs/repro/ours/365_direct.ipynb #91ab22cd
-def longer(
-    cases, # of `beside`
-    cells, # rows with a domain, in which B35 misses
-) -> dict: # fields lost, before, after, hppo, in fractions; explained
-    "Joint of the policy alone after 200 and after 400 steps (one H100), beside HPPO's."
-    device = pd.read_csv(repo_root()/'figures'/'h100'/'direct.csv').query('split == "item"')
-    alone = device[device.method == 'alone'].set_index(['domain', 'step']).joint.unstack()
-    hppo = cases[(cases.split == 'item') & (cases.method == 'hppo')].groupby('domain').joint.mean()
-    rows = alone.reindex(cells.domain)
-    hppo = hppo[rows.index]
-    held = bool((rows[400] > hppo).all())
-    return dict(explained=held, lost=[*rows.index], before=rows[200], after=rows[400], hppo=hppo)
-
-# %% ../../../nbs/repro/ours/365_direct.ipynb #d69f2bf2
-def paid_for(
-    scores, # of `run`
-    cells,  # rows with domain and split, in which B32 misses
-    p:Page, # the run
-) -> dict: # fields price, held, cells, gain and cost (fractions); explained
-    "Does B32 hold where the pattern has a price? And what Same and Joint that adds, in the same draw."
-    rows = scores['direct_priced']
-    held = same_kept(rows, p, 'priced_3').merge(cells[['domain', 'split']]).verdict == 'for'
-    more = {x: differs(rows, cells, 'priced_3', 'direct', p.s, column=x).estimate for x in ('same', 'joint')}
-    return dict(explained=bool(held.all()), price=PRICES['priced_3'], held=held.sum(), cells=len(held),
-                gain=more['same'], cost=more['joint'])
-
-# %% ../../../nbs/repro/ours/365_direct.ipynb #92ab33de
-def reasons(scores:dict, p:Page) -> dict: # claim -> fields
-    "B30 and B33: the same rewards, without places; B32: a price on the pattern; B35: more steps."
-    if not claims(scores, p): return {}
-    cases = pd.concat([beside(scores), scores['rule'].query('method == "rule"')], ignore_index=True)
-    cells = dict(B30=(contrast(cases, 'direct', 'hppo', p.s), 'hppo'),
-                 B33=(contrast(cases, 'direct', 'direct_first', p.s), 'direct'))
-    found = dict(B32=paid_for(scores, missing(same_kept(cases, p)), p))
-    for claim, (rows, rival) in cells.items():
-        rule = differs(cases, missing(rows), 'rule', rival, p.s)
-        found[claim] = dict(explained=bool((rule.verdict == 'for').all()), gain=rule.estimate)
-    items = cases[cases.split == 'item']
-    return found | dict(B35=longer(cases, missing(contrast(items, 'alone', 'hppo', p.s))))

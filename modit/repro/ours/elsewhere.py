@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['GROUPS', 'READS', 'SCORES', 'APART', 'LOOKS', 'COLUMNS', 'groups_of', 'lessons_of', 'run', 'write_rule', 'beside',
-           'table', 'plot', 'claims']
+           'table', 'plot']
 
 # %% ../../../nbs/repro/ours/372_elsewhere.ipynb #43d14c36
 from functools import partial
@@ -107,6 +107,3 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     looks = {m: look(m) for m in shown}
     words = 'Joint minus steered average\n(points)'
     return {'fig-elsewhere': split_panels(rows, p.domains, p.splits, words, looks)}
-
-# %% ../../../nbs/repro/ours/372_elsewhere.ipynb #2baafef4
-def claims(scores, p): return [] # the tables have the intervals

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'APART', 'LOOKS', 'COLUMNS', 'ONCE', 'ROUNDS', 'JUDGED', 'make_labelled', 'score_round',
            'score_part', 'score_again', 'score_same', 'score_fresh', 'count_items', 'run', 'beside', 'gains', 'shares',
-           'at_whole', 'verdicts', 'labels_table', 'table', 'plot', 'reasons', 'claims']
+           'at_whole', 'verdicts', 'labels_table', 'table', 'plot']
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #699cda56
 from dataclasses import replace
@@ -14,12 +14,11 @@ import pandas as pd
 from ..lib.ablations import AGAIN, PARTS
 from ..lib.curve import gains_picture, in_rounds, items_labelled, items_picture
 from ..lib.curve import paper_gain, whole
-from ..lib.evidence import differs, missing, mostly
 from ..lib.parts import prefer_part, rows_of_part
 from ...ordering import Corpus
 from ..report.ledger import in_counts
 from ..report.report import Table, by_method, with_hppo
-from ..report.verdicts import contrast, contrasts
+from ..report.verdicts import contrasts
 from ..pages.page import Page, page_module
 from ...stages.pipeline import get_corpus, get_history, get_model, get_pool, preference_settings, save_run
 from ...settings import Settings
@@ -271,19 +270,3 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Gain over SFT by labelled cases, and Joint by labelled items (fig-labelled, fig-labelled-items, ours)."
     return {'fig-labelled': gains_picture(gains(scores, p.s), paper_gain(p), p.splits),
             'fig-labelled-items': items_picture(labels_table(scores), p.splits)}
-
-# %% ../../../nbs/repro/ours/475_labelled.ipynb #y475
-def reasons(scores:dict, p:Page) -> dict: # claim -> fields
-    "C04 and C11: the cells that miss, with the whole pool labelled."
-    cases = beside(scores)
-    main = with_hppo(scores['main'], scores['validation'])
-    found = {}
-    for claim, method in dict(C04='hppo', C11='off_policy').items():
-        rows = differs(cases, missing(contrast(main, method, 'sft', p.s)), 'labelled_100', 'sft', p.s)
-        held = rows.verdict == 'for'
-        found[claim] = dict(explained=mostly(held), held=held.sum(), cells=len(rows), gain=rows.estimate,
-                            many=whole(p.s).hppo_cases)
-    return found
-
-# %% ../../../nbs/repro/ours/475_labelled.ipynb #e30ce2ee
-def claims(scores, p): return [] # the ledger judges the paper's claims on the usual cases

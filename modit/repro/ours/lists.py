@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'CHOSEN', 'SCORES', 'SHOWN', 'MARKS', 'PICTURED', 'LACKS', 'FINDERS', 'ROWS', 'MARKED', 'SEEN', 'item_names',
-           'run', 'in_words', 'table', 'plot', 'claims']
+           'run', 'in_words', 'table', 'plot']
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #c004
 import matplotlib.pyplot as plt
@@ -11,10 +11,9 @@ import pandas as pd
 
 from ...baselines import along_own, own_directions, steer
 from ...evaluation import average_pool, sample_cases, serve
-from ..lib.panels import panels
 from ...data.folder import find_folder
 from ...stages.pipeline import get_corpus, get_domain, get_model
-from ..report.looks import BLACK, DARK, GREEN, GREY, legend_of, look, whisker
+from ..report.looks import BLACK, DARK, GREEN, GREY, legend_of, look, panels, whisker
 from ..report.report import Table, beside_rivals, best_variants
 from ...retrieval import search
 from ...settings import Settings, require
@@ -249,5 +248,3 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     found = {'fig-lists': _plot_ranks(scores['ranks'], p)}
     if PICTURED not in p.domains: return found
     return found | {'fig-found': _plot_found(scores['lists'], _all_cases(scores), p)}
-
-def claims(scores, p): return [] # nothing is judged by one case

@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'KEYS', 'ALONE', 'GRID', 'CALLED', 'IN_WORDS', 'own_values', 'tried', 'validated', 'run', 'ranked',
-           'table', 'named', 'seen_as', 'plot', 'claims']
+           'table', 'named', 'seen_as', 'plot']
 
 # %% ../../../nbs/repro/ours/325_loss.ipynb #l004
 import matplotlib.pyplot as plt
@@ -140,5 +140,3 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     axes[0].set(yticks=range(len(rows)), yticklabels=[named(row, own) for _, row in rows.iterrows()],
                 ylim=(len(rows) - .5, -.5), title=f'up to {100*rows.gain.max():+.1f} points over SFT')
     return {'fig-loss': fig}
-
-def claims(scores, p): return [] # the paper says nothing of it

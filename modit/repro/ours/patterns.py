@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'METHODS', 'DRAWS', 'make_few', 'runs_of', 'models_of', 'cut', 'own_index', 'rule_of',
-           'score_domain', 'run', 'gains', 'resampled', 'growth', 'crossing', 'table', 'draw_curve', 'plot', 'claims']
+           'score_domain', 'run', 'gains', 'resampled', 'growth', 'crossing', 'table', 'draw_curve', 'plot']
 
 # %% ../../../nbs/repro/ours/478_patterns.ipynb #p004
 from dataclasses import replace
@@ -236,6 +236,3 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     if len(marks) > 1:
         axes[-1].legend(handles=legend_of(*marks.values()), loc='center left', bbox_to_anchor=(1, .5))
     return {'fig-patterns': fig}
-
-# %% ../../../nbs/repro/ours/478_patterns.ipynb #p037
-def claims(scores, p): return [] # the statements above are of real data alone

@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 from ..datasets.datasets import asks
 from .graph import main_stages, page_job, snakemake, stage_jobs
 from .notebooks import experiment_path, experiments, page_constant, short_name
-from .page import is_ledger, open_page, page_module, pages_before
+from .page import given_by, is_ledger, open_page, page_module, pages_before
 from .parameters import LEDGER, reads_of, results_folder
 from ..report.ledger import not_run, update_claims
 from ..report.report import read_reported, written_table
@@ -55,11 +55,11 @@ def redraw_page(
     if absent: raise FileNotFoundError(f'{p.name}: {p.folder}/cases lacks {absent}; run the experiment first')
     module = page_module(p.name)
     scores = p.scores(module)
-    tables, claims = module.table(scores, p), module.claims(scores, p)
-    drawn = module.plot(scores, p) if figures else {}
+    tables, claims = (given_by(module, x, scores, p) for x in ('table', 'claims'))
+    drawn = given_by(module, 'plot', scores, p) if figures else {}
     p.publish(tables, drawn, claims)
     plt.close('all')
-    return [*tables, *drawn, *(claim['id'] for claim in claims if 'verdict' in claim)]
+    return [*tables, *drawn, *(claim['id'] for claim in claims)]
 
 # %% ../../../nbs/repro/pages/252_redraw.ipynb #c050
 def redraw_pages(

@@ -16,7 +16,7 @@ import pandas as pd
 from .graph import job_file, page_job, snakemake, stage_jobs, takes_models
 from .notebooks import check_parameters, experiment_path, notebook_parameters, run_marker
 from .notebooks import short_name, unknown_parameter
-from .page import Page, open_page, page_module, pages_before
+from .page import Page, given_by, open_page, page_module, pages_before
 from .parameters import in_words, slug
 from .redraw import has_scores
 from ..report.report import write_tables
@@ -170,7 +170,8 @@ def sweep(
     atomic_write(plan, json.dumps(dict(name=name, grid=grid, profile=profile)))
     if ahead: snakemake('sweep', profile, sweep=plan)
     module = page_module(name)
-    tables = _joint_tables([(c.values, module.table(c.page.scores(module), c.page)) for c in found])
+    def table(page): return given_by(module, 'table', page.scores(module), page)
+    tables = _joint_tables([(c.values, table(c.page)) for c in found])
     if tables: write_tables(folder, 'sweep', tables)
     print(f'{folder.relative_to(repo_root())}: {" ".join(tables)}')
     return folder

@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from ..lib.panels import verdicts_of
-from ..report.looks import VERDICTS, legend_of, look, whisker
+from ..report.looks import VERDICTS, legend_of, look, verdicts_of, whisker
 from ..report.report import Table, with_hppo
 from ...stats import cluster_interval, holm
 from ..report.ledger import judge, threshold_claim

@@ -6,12 +6,11 @@ __all__ = ['READS', 'SCORES', 'LOOKS', 'runs_of', 'score_pool', 'run', 'columns'
 # %% ../../../nbs/repro/paper/340_candidate_pool.ipynb #c004
 import pandas as pd
 
-from ..lib.panels import legend_beside, panels, title_of_splits
 from ...variants import variants_of
 from ..pages.parameters import check_choice
 from ..pages.page import Page
 from ...stages.pipeline import get_corpus, get_history, get_model
-from ..report.looks import look
+from ..report.looks import legend_beside, look, panels, title_of_splits
 from ..report.report import Table, by_method
 from ..report.ledger import judge
 from ..report.verdicts import contrast

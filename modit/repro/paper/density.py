@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'SPLIT_LOOKS', 'draw_anchors', 'related_patterns', 'predictions', 'run', 'scores_of_splits',
-           'table', 'by_tenths', 'plot', 'share_above', 'auc_interval', 'meets', 'strict_cells', 'claims', 'reasons']
+           'table', 'by_tenths', 'plot', 'share_above', 'auc_interval', 'meets', 'strict_cells', 'claims']
 
 # %% ../../../nbs/repro/paper/310_density.ipynb #c004
 import matplotlib.pyplot as plt
@@ -151,13 +151,3 @@ def strict_cells(
 def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "C23, counted over domains and the two strict splits."
     return [judge('C23', strict_cells(scores['density'], p.s))]
-
-# %% ../../../nbs/repro/paper/310_density.ipynb #y021
-def reasons(scores:dict, p:Page) -> dict: # claim -> fields
-    "C23: patterns that are known."
-    rows = scores_of_splits(scores['density'])
-    known = rows.split == 'item-hash'
-    lost = rows[known & rows.domain.isin(rows.domain[~known & ~meets(rows)])]
-    if not len(lost): return {}
-    missed = not meets(lost).any()
-    return dict(C23=dict(explained=missed, auc=lost.auc2080, lift=lost.lift, domain=[*lost.domain]))

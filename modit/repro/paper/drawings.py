@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'METHODS', 'GROUPS', 'QUERIES', 'COLD', 'WARM', 'PLAIN', 'TIME', 'SHOWN', 'joint_of_cases',
-           'nearest_case', 'run', 'table', 'plot', 'claims']
+           'nearest_case', 'run', 'plot']
 
 # %% ../../../nbs/repro/paper/470_drawings.ipynb #c004
 import matplotlib.pyplot as plt
@@ -232,13 +232,9 @@ def _draw_pairs(points): # of `run`
     return fig
 
 # %% ../../../nbs/repro/paper/470_drawings.ipynb #c041
-def table(scores, p): return {} # none
-
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "The four pictures (fig:task, fig:arch, fig:traj, fig:hppo)."
     points = scores['drawings']
     where = f'One case of {p.domains[0]}, {p.splits[0]} split'
     return {'fig-task': _draw_task(points, p.s.k, where), 'fig-arch': _draw_architecture(),
             'fig-traj': _draw_trajectories(points, p.s.prefix_len), 'fig-hppo': _draw_pairs(points)}
-
-def claims(scores, p): return [] # none

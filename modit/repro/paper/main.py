@@ -13,12 +13,11 @@ import pandas as pd
 from scipy.stats import binomtest
 
 from ..lib.evidence import RANGES
-from ..lib.panels import title_of_splits
 from ...evaluation import average_pool, protocol_counts, sample_cases
 from ...variants import variants_of
 from ...metrics import left_out_auc
 from ...stages.pipeline import get_corpus, get_history, get_model
-from ..report.looks import LIGHT, legend_of, look, ring
+from ..report.looks import LIGHT, legend_of, look, ring, title_of_splits
 from ..report.report import Table, best_variants, by_method, scored, with_hppo
 from ...stats import paired_bootstrap
 from ..report.ledger import and_also, judge, range_claim, threshold_claim, weakest_in_each_cell

@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'REWARDS', 'DUPLICATES', 'TOLERANCES', 'COLUMNS', 'PAIRS', 'run', 'small_tables', 'table',
-           'plot', 'knob_moves', 'claims', 'reasons']
+           'plot', 'knob_moves', 'claims']
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c004
 import textwrap
@@ -13,11 +13,9 @@ import pandas as pd
 
 from ...candidates import fan_candidates
 from ...evaluation import sample_cases
-from ..lib.evidence import ENOUGH, chance, missing, mostly
-from ..lib.panels import SPLIT_LOOKS, panels
 from ..lib.rewards import duplicated, mean_cosine
 from ...stages.pipeline import get_corpus, get_history, get_model
-from ..report.looks import legend_of, look
+from ..report.looks import SPLIT_LOOKS, legend_of, look, panels
 from ..report.report import Table, by_method
 from ...settings import override
 from ...stats import holm, paired_bootstrap
@@ -106,7 +104,8 @@ def _filtered(s, epsilon): # the Settings and the variant of a run with this tol
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c023
 def _knob(p): # of the run: per-case scores with epsilon and the round that was kept
     "Pareto runs at several tolerances on the first domain; no AUC is asked."
-    rows, name = [], p.domains[0]
+    name = p.domains[0]
+    rows = []
     corpus = get_corpus(p.s, name)
     for epsilon in TOLERANCES:
         s, variant = _filtered(p.s, epsilon)
@@ -215,20 +214,3 @@ def claims(scores:dict, p:Page) -> list: # rows of the ledger
     found += [judge(name, contrast(cases, 'true', bank, p.s)) for name, bank in false.items()]
     found.append(judge('C29', contrast(cases, 'long', 'sft', p.s, side=-1)))
     return [*found, judge('C30', _most_ragged(knob_moves(scores['negative_epsilon'], p)), 1)]
-
-# %% ../../../nbs/repro/paper/430_negative.ipynb #y031
-def reasons(scores:dict, p:Page) -> dict: # claim -> fields
-    "C26: the fan; C27: duplicates alone; C30: the tolerance as a knob."
-    swept = scores['negative_epsilon']
-    first, *others = [f'eps {x:g}' for x in sorted(swept.epsilon.unique())]
-    steps = pd.concat([contrast(swept, x, first, p.s, column) for x in others for column in ('attr', 'same')])
-    large, small = (chance(steps, x) for x in (.02, .005))
-    near = scores['negative_collapse'].query('model == "sft"').groupby(['samples', 'domain']).cosine.mean()
-    lost = missing(_collapsed(scores['negative_collapse'], p.s)).domain
-    fan, one, fan2, one2 = (near[x][lost] for x in ('fan', 'one scale', 'fan, twice', 'one scale, twice'))
-    wider = bool((fan2 <= .95).all() and (one2 >= .98).all())
-    alone = scores['negative'].query('method == "duplicates_alone"').groupby('domain').kept_round.first()
-    others = near['fan, twice'].drop(lost)
-    return dict(C26=dict(explained=wider, lost=lost, fan=fan, one=one, fan2=fan2, one2=one2, others=others),
-                C27=dict(explained=mostly(alone == 0), kept=int((alone == 0).sum()), domains=len(alone)),
-                C30=dict(explained=mostly(small < ENOUGH), large=large, small=small))

@@ -2,19 +2,19 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'ORDERS', 'run', 'columns', 'light', 'single_domain_stages', 'table', 'pairs_of', 'plot',
-           'above', 'claims', 'reasons']
+           'above', 'claims']
 
 # %% ../../../nbs/repro/paper/330_order.ipynb #c004
 import pandas as pd
 
 from ...evaluation import protocol_counts
-from ..lib.evidence import RANGES, above as higher, missing, relative_gains, shares
+from ..lib.evidence import RANGES, relative_gains
 from ...stages.pipeline import get_corpus, get_model
 from ..report.looks import look
 from ..report.report import Table, by_method
 from ...settings import Settings, override
 from ..report.ledger import judge, range_claim, weakest_in_each_cell
-from ..report.verdicts import contrast, contrasts, paired, split_panels
+from ..report.verdicts import contrast, contrasts, split_panels
 from ..pages.page import Page
 
 # %% ../../../nbs/repro/paper/330_order.ipynb #c007
@@ -108,20 +108,3 @@ def claims(scores:dict, p:Page) -> list: # rows of the ledger
     if 'item' not in p.splits: return found
     gain = relative_gains(cases.query('split == "item"'), 'ascending', 'pretrained', p.s)
     return [*found, judge('C33', range_claim(gain, *RANGES['C33']))]
-
-# %% ../../../nbs/repro/paper/330_order.ipynb #r033
-def reasons(scores:dict, p:Page) -> dict: # claim -> fields
-    "C33: a small denominator, where it misses."
-    if 'item' not in p.splits: return {}
-    items = scores['order'].query('split == "item"')
-    found = range_claim(relative_gains(items, 'ascending', 'pretrained', p.s), *RANGES['C33'])
-    rows = paired(items, 'ascending', 'pretrained')
-    rows = rows.assign(gain=rows.a - rows.b, cases=1)
-    base, gain = (shares(rows, column, 'cases') for column in ('b', 'gain'))
-    lost = base.index.isin(missing(found).domain)
-    if lost.all() or not lost.any(): return {}
-    low = all(higher(base[~lost], here).all() for _, here in base[lost].iterrows())
-    most = gain.loc[gain[~lost].estimate.idxmax()]
-    return dict(C33=dict(explained=low and not higher(gain[lost], most).any(), lost=[*base.index[lost]],
-                         base=base[lost].estimate, bases=base[~lost].estimate,
-                         gain=gain[lost].estimate, gains=gain[~lost].estimate))

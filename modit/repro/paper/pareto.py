@@ -7,14 +7,13 @@ __all__ = ['READS', 'SCORES', 'MINE', 'PASSES', 'COURSE', 'columns', 'steps_of',
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c004
 import pandas as pd
 
-from ..lib.panels import legend_beside, metric_panels, panels
 from ...variants import variants_of
 from ...stages.pipeline import get_corpus, get_history, get_model
-from ..report.looks import BLACK, ORANGE, SKY, Look, look
+from ..report.looks import BLACK, ORANGE, SKY, Look, legend_beside, look, panels
 from ..report.report import Table, by_method, scored
 from ...settings import Settings, override
 from ..report.ledger import judge, weakest_in_each_cell
-from ..report.verdicts import contrast, contrasts
+from ..report.verdicts import contrast, contrasts, metric_panels
 from ..pages.page import Page
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c007

@@ -3,18 +3,16 @@
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'KINDS', 'CLOSE', 'schedules', 'columns', 'policy_of', 'score_schedules', 'on_claimed',
            'after', 'rounds_of', 'score_rounds', 'run', 'paper_rows', 'filter_table', 'table', 'plot_schedules',
-           'plot_filter', 'plot', 'schedule_claims', 'close_together', 'claims', 'schedule_reasons', 'reasons']
+           'plot_filter', 'plot', 'schedule_claims', 'close_together', 'claims']
 
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #c004
 from itertools import combinations
 
 import pandas as pd
 
-from ..lib.evidence import chance, differs, gaps, missing, paper_gap, unseen
-from ..lib.panels import SPLIT_LOOKS, legend_of_splits, panels
 from ..pages.page import Page
 from ...stages.pipeline import get_corpus, get_history, get_model
-from ..report.looks import look
+from ..report.looks import SPLIT_LOOKS, legend_of_splits, look, panels
 from ..report.report import Table, by_method, read_reported
 from ...settings import Settings, override
 from ...variants import variants_of
@@ -200,31 +198,3 @@ def claims(scores:dict, p:Page) -> list: # rows of the ledger
     if len(d13): found.append(judge('C13', weakest_in_each_cell(d13)))
     if not len(d4): return found
     return [*found, judge('C15', close_together(d4, scores['main'].query('domain == "D4"'), p.s))]
-
-# %% ../../../nbs/repro/paper/360_rounds.ipynb #y015
-def schedule_reasons(
-    cases,  # of the schedules, and the single round of the main table
-    p:Page, # the run
-) -> dict:  # claim -> fields
-    "C12 and C17: power for an effect of the paper's size in the cells that miss, and what iteration adds."
-    one, two, four = schedules(p.s)
-    iterated, rises = (missing(contrast(cases, *x, p.s)) for x in ((four, 'off_policy'), (two, one)))
-    theirs = paper_gap(iterated, 'adaptive', 'off_policy')
-    table = read_reported('tab-rollout').pivot(index='split', columns='rounds', values='joint')
-    climbs = table.diff(axis=1).stack().dropna()
-    seen, steps = chance(iterated, theirs), chance(rises, climbs.mean())
-    held = gaps(cases, four, one)
-    return dict(C12=dict(explained=unseen(iterated, seen), paper=theirs, seen=seen, held=held),
-                C17=dict(explained=unseen(rises, steps), paper=climbs, seen=steps, held=held))
-
-# %% ../../../nbs/repro/paper/360_rounds.ipynb #y017
-def reasons(scores:dict, p:Page) -> dict: # claim -> fields
-    "C12 and C17; C14: how much drift there is."
-    rounds, main = (scores[x].query('domain != "D4"') for x in ('rounds', 'main'))
-    if not len(rounds): return {}
-    paper = pd.concat([read_reported(f'tab-app{x}') for x in ('dc', 'dp', 'du')]).drop(columns='joint')
-    lost = missing(contrast(main, 'pareto', 'off_policy', p.s, 'same'))
-    fell = differs(main, lost, 'off_policy', 'sft', p.s, column='same')
-    theirs = paper_gap(fell, 'off_policy', 'sft', paper.rename(columns=dict(same='joint')))
-    return schedule_reasons(pd.concat([rounds, main.query('method == "off_policy"')]), p) | dict(
-        C14=dict(explained=(fell.estimate > theirs).all(), fell=fell.estimate, paper=theirs))

@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'FIVE', 'SEEDS', 'settings_tried', 'symbol', 'score_settings', 'score_seed', 'run',
-           'settings_table', 'table', 'plot', 'rerun_noise', 'best_and_worst', 'claims', 'reasons']
+           'settings_table', 'table', 'plot', 'rerun_noise', 'best_and_worst', 'claims']
 
 # %% ../../../nbs/repro/paper/400_sensitivity.ipynb #c004
 from functools import lru_cache
@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from scipy.stats import studentized_range
 
-from ..lib.evidence import missing
 from ..pages.page import Page
 from ...stages.pipeline import get_corpus, get_history, get_model
 from ..report.looks import BLACK, Look, look
@@ -167,12 +166,3 @@ def claims(scores:dict, p:Page) -> list: # rows of the ledger
         gains = [contrast(runs, seed, 'sft', p.s) for seed in SEEDS]
         found.append(judge('C22', weakest_in_each_cell(*gains)))
     return found
-
-# %% ../../../nbs/repro/paper/400_sensitivity.ipynb #y400
-def reasons(scores:dict, p:Page) -> dict: # claim -> fields
-    "C22: where runs miss, and by how much."
-    seeds = scores['seeds'].query('domain != "D4"')
-    runs = [(run, 'sft') for run in seeds.method.unique() if run != 'sft']
-    if not runs: return {}
-    lost = missing(contrasts(seeds, runs, p.s))
-    return dict(C22=dict(explained=False, gain=lost.estimate, lost=sorted({*lost.domain})))

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'SHARPER', 'AGAIN', 'ASKED', 'ROWS', 'METRICS', 'PAIRS', 'SHOWN', 'target_depths',
            'target_query', 'answers_of', 'true_chance', 'truly_densest', 'targets_again', 'run', 'table', 'draw_metric',
-           'plot', 'claims', 'reasons']
+           'plot', 'claims']
 
 # %% ../../../nbs/repro/paper/420_targets.ipynb #c004
 from functools import partial
@@ -16,16 +16,14 @@ from ...candidates import static_candidates
 from ...data.synth import assign_patterns, domain_constants, draw_patterns, make_world
 from ...data.synth import pattern_logit, scatter
 from ...evaluation import sample_cases
-from ..lib.evidence import gaps
-from ..lib.panels import legend_beside, title_of_splits
 from ...ordering import centroid
 from ...stages.pipeline import get_corpus, get_model
-from ..report.looks import look
+from ..report.looks import legend_beside, look, title_of_splits
 from ..report.report import Table
 from ...retrieval import search
 from ...settings import Settings, override
 from ..report.ledger import judge, weakest_in_each_cell
-from ..report.verdicts import contrast, contrasts, draw_differences
+from ..report.verdicts import contrasts, draw_differences
 from ..pages.page import Page
 from ...store import stream
 
@@ -193,13 +191,3 @@ def claims(scores:dict, p:Page) -> list: # rows of the ledger
         return weakest_in_each_cell(contrasts(scores['targets'], pairs, p.s, column, side))
     sides = dict(C24a=('joint', 1), C24b=('attr', -1), C24c=('cond', 1))
     return [judge(name, weakest(*side)) for name, side in sides.items()]
-
-# %% ../../../nbs/repro/paper/420_targets.ipynb #t034
-def reasons(scores:dict, p:Page) -> dict: # claim -> fields
-    "C24b: how many neighbours are counted, and the predictor's error."
-    again = scores['targets_again']
-    if not len(again): return {}
-    sharp = {str(k): gaps(x, 'top1', 'centroid', 'attr') for k, x in again.groupby('neighbours')}
-    true = contrast(again[again.neighbours == p.s.k], 'true_top1', 'centroid', p.s, 'attr')
-    held = bool((true.verdict == 'for').all())
-    return dict(C24b=dict(explained=held, neighbours=list(sharp), gain=pd.concat(sharp), true=true.estimate))

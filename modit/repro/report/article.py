@@ -18,8 +18,9 @@ import mistune
 import pandas as pd
 
 import modit
-from .looks import CONFIRMED, NOT_RUN, WORDS, look
-from .report import side_by_side, written_table
+from .looks import NOT_RUN, WORDS, look
+from .report import as_markdown, side_by_side, written_table
+from .verdicts import in_paper
 from ...settings import load_settings, repo_root
 from ...store import atomic_write
 
@@ -34,10 +35,9 @@ def _cells(claim, profile='mini', **wanted): return _rows_of('claim-cells', prof
 def _steered(split=None, profile='mini', metric='joint'):
     return _rows_of('tab-own-gain', profile, method='average_own', metric=metric, split=split)
 
-def _in_paper(a, b, split=None):
-    rows = _rows_of('tab-main', 'reported', split=split)
-    wide = rows.pivot(index=['domain', 'split'], columns='method', values='joint')
-    return wide[a] - wide[b]
+def _in_paper(a, b, split=None): # the paper's differences of two methods in Joint, one a cell
+    cells = _rows_of('tab-main', 'reported', split=split)[['domain', 'split']].drop_duplicates()
+    return in_paper(cells.assign(a=a, b=b))
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a009
 def _tally(rows, other='lower'):
@@ -63,13 +63,12 @@ def _shown(label, profile='mini'): return _table(label, profile).partition('\n\n
 def _caption(label, profile='mini'): return _table(label, profile).partition('\n\n')[2]
 
 def _as_markdown(rows):
-    "A table in Markdown."
+    "A table of a text, its numbers to the right."
     if rows.empty: return 'None.'
-    text = rows.fillna('').astype(str).replace(r'\|', '/', regex=True)
+    text = rows.fillna('').astype(str)
     numbers = [c for c in text if text[c].str.fullmatch(r'[-−+\d.,/ ()[\]]*').all()]
     text[numbers] = text[numbers].replace('-', '−', regex=True)
-    sides = ['right' if c in numbers else 'left' for c in text]
-    return text.to_markdown(index=False, disable_numparse=True, colalign=sides)
+    return as_markdown(text, numbers)
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a018
 def _claims_table(rows):
@@ -101,7 +100,7 @@ def _differing(*statuses): # all without a status
     return rows[rows.status.isin(statuses or rows.status)]
 
 def _minutes():
-    rows = _rows_of('plan-run')
+    rows = _rows_of('run-seconds')
     found = rows.groupby(rows.stage.str.replace(r'^\d+_', 'page ', regex=True), sort=False).seconds
     return found.agg(runs='size', minutes=lambda v: f'{v.sum()/60:.1f}').reset_index()
 
@@ -119,7 +118,7 @@ def _values(): # name -> what the text may use
     return {f.__name__[1:]: f for f in calls} | dict(
         version=modit.__version__, ours=load_settings('mini'), paper=load_settings('paper'), number=number,
         paper_claims=ledger[ledger.place != 'ours'], own_claims=ledger[ledger.place == 'ours'],
-        unconfirmed=ledger[~ledger.verdict.isin([CONFIRMED, NOT_RUN.label])])
+        reasons=_rows_of('reasons', 'reported'))
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a029
 def written(v): return f'{v:,}' if isinstance(v, int) else v # as the text shows a value

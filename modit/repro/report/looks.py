@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['LOOK', 'BLUE', 'ORANGE', 'GREEN', 'VERMILLION', 'PURPLE', 'SKY', 'YELLOW', 'BLACK', 'LIGHT', 'GREY', 'DARK',
-           'METHODS', 'COLOURS', 'VERDICTS', 'CONFIRMED', 'NOT_SEEN', 'OPPOSITE', 'WORDS', 'NOT_RUN', 'PNG', 'Look',
-           'add_looks', 'look', 'marked', 'ring', 'whisker', 'legend_of', 'save_figure']
+           'METHODS', 'COLOURS', 'VERDICTS', 'CONFIRMED', 'NOT_SEEN', 'OPPOSITE', 'WORDS', 'NOT_RUN', 'SPLIT_LOOKS',
+           'PNG', 'Look', 'add_looks', 'look', 'marked', 'ring', 'whisker', 'legend_of', 'panels', 'legend_beside',
+           'legend_of_splits', 'title_of_splits', 'verdicts_of', 'save_figure']
 
 # %% ../../../nbs/repro/report/195_looks.ipynb #c002
 import io
@@ -14,6 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
+import matplotlib.pyplot as plt
 import matplotlib.style
 from fastcore.basics import patch
 from matplotlib.lines import Line2D
@@ -150,6 +152,54 @@ def legend_of(
     seen = [look(m) if isinstance(m, str) else m for m in shown]
     styles = [_RING if ringed and x is METHODS['hppo'] else x.style for x in seen]
     return [Line2D([], [], label=x.label, **style) for x, style in zip(seen, styles, strict=True)]
+
+# %% ../../../nbs/repro/report/195_looks.ipynb #p005
+def panels(
+    titles,    # of the columns
+    ylabels,   # of the rows
+    height,    # of the figure, inches
+    xlabel='', # below the last row
+    **more,    # of `subplots`, such as sharey
+):             # matplotlib Figure, its Axes (rows, columns)
+    "Empty panels in a grid."
+    fig, axes = plt.subplots(len(ylabels), len(titles), figsize=(7.5, height), squeeze=False, **more)
+    for ax, title in zip(axes[0], titles, strict=True): ax.set_title(title)
+    for ax, words in zip(axes[:, 0], ylabels, strict=True): ax.set_ylabel(words)
+    for ax in axes[-1]: ax.set_xlabel(xlabel)
+    return fig, axes
+
+# %% ../../../nbs/repro/report/195_looks.ipynb #p008
+def legend_beside(
+    axes,       # of `panels`
+    *shown,     # methods by name, or `Look`s
+    title=None, # of the legend
+    **named,    # of `legend_of`
+):
+    "The legend, to the right of the first row."
+    handles = legend_of(*shown, **named)
+    place = dict(loc='center left', bbox_to_anchor=(1, .5))
+    axes[0, -1].legend(handles=handles, title=title, alignment='left', **place)
+
+# %% ../../../nbs/repro/report/195_looks.ipynb #p011
+SPLIT_LOOKS = dict(item=Look('Item split', BLACK), pattern=Look('Pattern split', GREY, 's', False))
+
+def legend_of_splits(axes, p): legend_beside(axes, *(SPLIT_LOOKS[split] for split in p.splits))
+
+# %% ../../../nbs/repro/report/195_looks.ipynb #p012f
+_FILLED = dict(item='Filled: item split', pattern='Hollow: pattern split')
+
+def title_of_splits(
+    page, # Page: splits
+) -> str: # of a legend
+    "Which split filled marks show, and which hollow ones."
+    return '\n'.join(_FILLED[split] for split in page.splits)
+
+# %% ../../../nbs/repro/report/195_looks.ipynb #p017
+def verdicts_of(
+    rows,  # of `contrasts`
+) -> list: # of `Look`s
+    "The verdicts among some rows, in the order of `VERDICTS`."
+    return [seen for word, seen in VERDICTS.items() if (rows.verdict == word).any()]
 
 # %% ../../../nbs/repro/report/195_looks.ipynb #c033
 def _laid_out_anew(figure):

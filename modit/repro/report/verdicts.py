@@ -4,19 +4,20 @@
 
 # %% auto #0
 __all__ = ['scores_by_method', 'paired', 'shared_counts', 'over_cases', 'contrasts', 'contrast', 'in_hundredths', 'in_points',
-           'aside', 'draw_differences', 'everywhere', 'split_panels', 'power']
+           'aside', 'draw_differences', 'everywhere', 'split_panels', 'metric_panels', 'in_paper', 'power']
 
 # %% ../../../nbs/repro/report/210_verdicts.ipynb #c003
 import textwrap
 from dataclasses import asdict
 from functools import lru_cache
+from itertools import product
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from .looks import legend_of, look, marked, whisker
+from .looks import legend_beside, legend_of, look, marked, panels, whisker
 from .report import read_reported
 from ...settings import Settings, require
 from ...stats import Interval, cluster_interval, holm, paired_bootstrap, resample_counts, verdict
@@ -208,11 +209,38 @@ def split_panels(
         axes[0, -1].legend(handles=legend_of(*marks.values()), loc='center left', bbox_to_anchor=(1, .5))
     return fig
 
+# %% ../../../nbs/repro/report/210_verdicts.ipynb #p014
+def metric_panels(
+    rows,       # of `contrasts`, in one metric or several
+    page,       # Page: domains, splits
+    marks:dict, # first method -> Look
+    words:str,  # what the metric is compared with
+):              # matplotlib Figure
+    "Differences with their intervals, one row of panels per metric and one column per split."
+    metrics = list(dict.fromkeys(rows.column))
+    ylabels = [f'{metric.capitalize()}, {words}\n(points)' for metric in metrics]
+    titles = [f'{split} split' for split in page.splits]
+    fig, axes = panels(titles, ylabels, .7 + 1.9*len(metrics), sharex=True, sharey='row')
+    said = []
+    for (i, metric), (j, split) in product(enumerate(metrics), enumerate(page.splits)):
+        here = rows[(rows.column == metric) & (rows.split == split)]
+        draw_differences(axes[i, j], here, page.domains, marks)
+        said.append(f'{metric.capitalize()}, {split} split, {everywhere(here, marks)}')
+    fig.suptitle('\n'.join(said), fontsize=8)
+    legend_beside(axes, *marks.values())
+    return fig
+
 # %% ../../../nbs/repro/report/210_verdicts.ipynb #c032
-def _paper_effect(rows, paper):
-    joint = read_reported(paper).set_index(['domain', 'split', 'method']).joint
-    cells = [(r.domain, r.split, r.a, r.b) for r in rows.itertuples()]
-    return np.array([joint.get((d, p, a), np.nan) - joint.get((d, p, b), np.nan) for d, p, a, b in cells])
+def in_paper(
+    rows,             # with domain, split, a and b
+    paper='tab-main', # label of the reported table, or its rows with domain, split and method
+    column='joint',   # metric
+) -> np.ndarray:      # one a row, in fractions; NaN where the paper prints none
+    "The paper's difference of two methods in each cell."
+    cell = ['domain', 'split', 'method']
+    value = read_reported(paper).drop_duplicates(cell).set_index(cell)[column]
+    def of(method): return value.reindex(pd.MultiIndex.from_frame(rows[['domain', 'split', method]])).values
+    return np.round(of('a') - of('b'), 9) # printed digits: equal ones differ by 0
 
 # %% ../../../nbs/repro/report/210_verdicts.ipynb #c033
 def power(
@@ -220,7 +248,7 @@ def power(
     paper,             # label of the reported table, or its rows with domain, split and method
 ) -> pd.DataFrame:     # one row per cell, in points of Joint; enough: would the paper's effect be significant
     "Half the width of each interval beside the paper's difference."
-    effect = _paper_effect(rows, paper)
+    effect = in_paper(rows, paper)
     half = (rows.high - rows.low)/2
     seen = np.abs(effect) >= half*norm.ppf([.975, .8]).sum()/norm.ppf(.975)
     points = dict(half_width=half, difference=rows.estimate, paper=effect)

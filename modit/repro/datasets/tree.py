@@ -72,7 +72,7 @@ def make_tree(
     if (folder/'embeddings.npy').exists(): return folder
     items = _items()
     if most: items = items.iloc[np.sort(stream(0, 'public', 'tree').permutation(len(items))[:most])]
-    vectors = embed(items.text.tolist(), runs_dir()/'public'/'shards')
+    vectors = embed(items.text.tolist(), runs_dir()/'public'/'shards', None)
     atomic_write(folder/'LICENSE', (repo_root()/'data_public'/'LICENSE-wordnet.txt').read_text())
     noun = items.pattern.notna()
     kept = items[noun]

@@ -18,7 +18,7 @@ from ..lib.further import new_items
 from ...ordering import Cases, Corpus
 from ...patterns import ROLES
 from ..report.looks import look
-from ..report.report import Table, by_method, scored
+from ..report.report import Table, by_method, of_kind, scored, together
 from ..report.verdicts import contrasts, split_panels
 from ...rule import Compass, compass, follow, learn_rule, lesson
 from ..pages.page import Page
@@ -122,8 +122,8 @@ def answers(
     return fixed | {name: at(curve) for name, curve in curves.items()}
 
 # %% ../../../nbs/repro/ours/368_both.ipynb #e4daad3e
-READS = ('main', 'baselines', 'own_direction', 'rule', 'rule_new')
-SCORES = ('both', 'both_new', 'both_curves')
+READS = ('main', 'baselines', 'own_direction', 'rule')
+SCORES = ('both', 'both_curves')
 LOOKS = {
     'places_alone': ('Places alone', 'purple', 's'),
     'rule_once': ('Rule alone', 'vermillion', 'D'),
@@ -150,7 +150,7 @@ _KEYS = ['domain', 'split', 'case', 'pattern', 'method']
 
 def run(
     p:Page, # draws
-) -> dict:  # both: per-case means over draws; both_new: among new items; both_curves: what was chosen
+) -> dict:  # both: per-case means over draws, of all and of new items; both_curves: what was chosen
     "Score the two policies of every domain and draw, alone and mixed."
     parts = []
     for name in p.domains:
@@ -158,7 +158,8 @@ def run(
         parts += [drawn(p, here, draw) for draw in p.draws]
     rows, new, facts = (pd.concat(x, ignore_index=True) for x in zip(*parts, strict=True))
     def mean(x, *columns): return x.groupby(_KEYS, sort=False)[[*columns]].mean().reset_index()
-    return dict(both=mean(rows, 'attr', 'same', 'joint'), both_new=mean(new, 'joint'), both_curves=facts)
+    both = together(all=mean(rows, 'attr', 'same', 'joint'), new=mean(new, 'joint'))
+    return dict(both=both, both_curves=facts)
 
 # %% ../../../nbs/repro/ours/368_both.ipynb #dbbf2fc1
 RIVALS = ('average', 'reranked', 'average_own')
@@ -169,16 +170,16 @@ def beside(
 ) -> pd.DataFrame: # per-case scores of all methods
     "The mixed queries, with what they are compared with."
     there = [x for x in ('main', 'baselines', 'own_direction', 'rule', 'both') if x in scores]
-    rows = pd.concat([scores[x] for x in there], ignore_index=True)
+    rows = pd.concat([of_kind(scores[x], 'all') for x in there], ignore_index=True)
     return rows[rows.method.isin(COLUMNS)]
 
 # %% ../../../nbs/repro/ours/368_both.ipynb #1948f16d
 def beside_new(
-    scores, # of `run`, with rule_new
+    scores, # of `run`, with those of the rule
 ) -> pd.DataFrame: # per-case scores of all methods
     "The same among new items."
-    moved = scores['rule_new']
-    return pd.concat([moved[moved.method.isin(RIVALS)], scores['both_new']], ignore_index=True)
+    moved = of_kind(scores['rule'], 'new')
+    return pd.concat([moved[moved.method.isin(RIVALS)], of_kind(scores['both'], 'new')], ignore_index=True)
 
 # %% ../../../nbs/repro/ours/368_both.ipynb #5637e968
 MIXES = ('both_half', 'both_switch', 'both_share')

@@ -10,7 +10,7 @@ from functools import partial
 import pandas as pd
 
 from ..report.looks import look
-from ..report.report import Table, by_method
+from ..report.report import Table, by_method, of_kind
 from ..report.verdicts import contrasts, split_panels
 from ...rule import compass, follow, learn_rule, lesson
 from ..pages.page import Page
@@ -84,7 +84,8 @@ def beside(
     scores, # of `run`, with main, own_direction and rule
 ) -> pd.DataFrame: # per-case scores of COLUMNS
     "The rule of lessons elsewhere, and what it is compared with."
-    rows = pd.concat([scores[x] for x in ('main', 'own_direction', 'rule', 'elsewhere')], ignore_index=True)
+    read = [of_kind(scores[x], 'all') for x in ('main', 'own_direction', 'rule', 'elsewhere')]
+    rows = pd.concat(read, ignore_index=True)
     return rows[rows.method.isin(COLUMNS)]
 
 # %% ../../../nbs/repro/ours/372_elsewhere.ipynb #4bb06e86

@@ -13,8 +13,8 @@ from ...baselines import along_own, own_directions, steer
 from ...evaluation import average_pool, sample_cases, serve
 from ...data.folder import find_folder
 from ...stages.pipeline import get_corpus, get_domain, get_model
-from ..report.looks import BLACK, DARK, GREEN, GREY, legend_of, look, panels, whisker
-from ..report.report import Table, beside_rivals, best_variants
+from ..report.looks import BLACK, DARK, GREEN, GREY, look, whisker
+from ..report.report import Table, beside_rivals, best_variants, of_kind
 from ...retrieval import search
 from ...settings import Settings, require
 from ..report.verdicts import contrasts
@@ -37,7 +37,7 @@ def item_names(
 # %% ../../../nbs/repro/ours/485_lists.ipynb #c009
 READS = ('validation', 'baselines', 'own_direction', 'main', 'both')
 CHOSEN = ('validation', 'baselines', 'own_direction') # of READS, those that hold what validation has chosen
-SCORES = ('lists', 'ranks')
+SCORES = ('lists',)
 SHOWN = ('average', 'probe', 'hppo', 'average_own')
 
 def _answers(p, corpus, split, scores): # of a cell: method -> function from Cases to queries (n, d)
@@ -72,29 +72,19 @@ def _first_lists(corpus, cases, found, names, first): # the first case is shown;
     rows = [_marked_items(ids, corpus, pattern, names).assign(method=method) for method, ids in lists.items()]
     return pd.concat(rows, ignore_index=True)
 
-# %% ../../../nbs/repro/ours/485_lists.ipynb #c014
-def _by_rank(ids, corpus, cases): # (n, K) retrieved items: rank, attr, same, joint, shares over the cases
-    "What stands at each rank, on average."
-    attr = np.asarray(corpus.attribute[ids.ravel()], bool).reshape(ids.shape)
-    same = corpus.pattern[ids] == np.asarray(cases.pattern)[:, None]
-    shares = dict(attr=attr.mean(0), same=same.mean(0), joint=(attr & same).mean(0))
-    return pd.DataFrame(dict(rank=np.arange(1, ids.shape[1] + 1), **shares))
-
 # %% ../../../nbs/repro/ours/485_lists.ipynb #c015
-def _one_cell(p, corpus, names, split, scores): # of `_first_lists`, and of `_by_rank` method by method
+def _one_cell(p, corpus, names, split, scores): # of `_first_lists`
     "What the methods retrieve in a cell."
-    s, at, ranks = p.s, dict(domain=corpus.name, split=split), []
-    cases = sample_cases(corpus, split, s.density_cases, s)[:p.cases]
-    found = {}
-    for method, answer in _answers(p, corpus, split, scores).items():
-        found[method] = search(corpus.index, answer(cases), s.k, exclude=cases.sequence)
-        ranks.append(_by_rank(found[method], corpus, cases).assign(method=method, **at))
-    return _first_lists(corpus, cases, found, names, p.first).assign(**at), pd.concat(ranks)
+    cases = sample_cases(corpus, split, p.s.density_cases, p.s)[:p.cases]
+    found = {method: search(corpus.index, answer(cases), p.s.k, exclude=cases.sequence)
+             for method, answer in _answers(p, corpus, split, scores).items()}
+    lists = _first_lists(corpus, cases, found, names, p.first)
+    return lists.assign(domain=corpus.name, split=split)
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #c015r
 def run(
     p:Page, # first
-) -> dict: # lists: the first case's; ranks: shares over the protocol's cases
+) -> dict: # lists: the first case's
     "Retrieve with every method, and write down what comes."
     require(p.first > 0, f'first: {p.first} is out of range; give 1 or more')
     scores = {name: p.read_other(name) for name in CHOSEN}
@@ -103,8 +93,7 @@ def run(
         corpus = get_corpus(p.s, name)
         names = item_names(p.s, name)
         cells += [_one_cell(p, corpus, names, split, scores) for split in p.splits]
-    lists, ranks = zip(*cells, strict=True)
-    return dict(lists=pd.concat(lists, ignore_index=True), ranks=pd.concat(ranks, ignore_index=True))
+    return dict(lists=pd.concat(cells, ignore_index=True))
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #c018
 MARKS = {(1, 1): '●', (0, 1): '○', (1, 0): '△', (0, 0): '·'} # (attr, same)
@@ -139,29 +128,6 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
     caption = ('The first case of each cell, not chosen by hand: its last seeds and the first items found. '
                '● has the attribute and belongs to the pattern, ○ belongs, △ has the attribute, · neither.')
     return {'tab-lists': Table(pd.concat(parts, ignore_index=True), caption)}
-
-# %% ../../../nbs/repro/ours/485_lists.ipynb #c023
-def _draw_ranks(ax, ranks): # of one cell
-    "Joint at each rank, smoothed over five ranks."
-    for method in SHOWN:
-        mine = ranks[ranks.method == method]
-        smooth = mine.joint.rolling(5, center=True, min_periods=1).mean()
-        dashes = '--' if method == 'average' else '-' # it has the colour of the steered average
-        line = look(method).style | dict(ls=dashes, lw=1.2, ms=3.5, markevery=(4, 10))
-        ax.plot(mine['rank'], 100*smooth, **line)
-
-# %% ../../../nbs/repro/ours/485_lists.ipynb #c024
-def _plot_ranks(ranks, p): # of `run`
-    "Joint by rank, a panel a cell."
-    ylabels = [f'{split} split\nJoint at the rank (%)' for split in p.splits]
-    fig, axes = panels(p.domains, ylabels, 1.5*len(p.splits) + .8, sharex=True, sharey='col')
-    for row, split in zip(axes, p.splits, strict=True):
-        for ax, name in zip(row, p.domains, strict=True):
-            _draw_ranks(ax, ranks[(ranks.domain == name) & (ranks.split == split)])
-    for ax in axes.flat: ax.set_ylim(bottom=0) # after drawing; earlier it would fix the top, too
-    fig.supxlabel('rank of the neighbour (mean of five ranks)', fontsize=8)
-    fig.legend(handles=legend_of(*SHOWN), loc='outside upper center', ncols=len(SHOWN))
-    return fig
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #f002a
 PICTURED = 'wordnet-verb' # its attribute can be seen from the words, and its texts may be shown
@@ -224,7 +190,8 @@ def _title(rows): # of `contrasts` of each method with averaging
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #f005
 def _all_cases(scores):
-    return pd.concat([beside_rivals(scores, 'own_direction', rivals=('probe',)), scores['both']])
+    both = of_kind(scores['both'], 'all')
+    return pd.concat([beside_rivals(scores, 'own_direction', rivals=('probe',)), both])
 
 def _plot_found(lists, cases, p): # of `run`, of `_all_cases`
     "Seeds, what three methods find, and their Joint over all cases (fig:found, ours)."
@@ -244,7 +211,7 @@ def _plot_found(lists, cases, p): # of `run`, of `_all_cases`
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #f006
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "Joint by rank, a panel a cell, and the lists of one domain (fig:lists, fig:found, ours)."
-    found = {'fig-lists': _plot_ranks(scores['ranks'], p)}
-    if PICTURED not in p.domains: return found
-    return found | {'fig-found': _plot_found(scores['lists'], _all_cases(scores), p)}
+    "The lists of one domain, beside Joint over all cases (fig:found, ours)."
+    if PICTURED not in p.domains: return {}
+    return {'fig-found': _plot_found(scores['lists'], _all_cases(scores), p)}
+

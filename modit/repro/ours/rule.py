@@ -21,7 +21,7 @@ from ...metrics import score_queries
 from ...ordering import Corpus
 from ..report.ledger import judge
 from ..report.looks import look
-from ..report.report import Table, beside_rivals, by_method, scored
+from ..report.report import Table, beside_rivals, by_method, of_kind, scored, together
 from ..report.verdicts import contrast, contrasts, split_panels
 from ...rule import compass, frame, learn_rule, lesson
 from ..pages.page import Page
@@ -86,7 +86,7 @@ def classified(
 
 # %% ../../../nbs/repro/ours/367_rule.ipynb #fd5ce548
 READS = ('main', 'validation', 'baselines', 'own_direction')
-SCORES = ('rule', 'rule_new', 'rule_facts')
+SCORES = ('rule', 'rule_facts')
 LOOKS = {
     'rule': ('Rule', 'vermillion', 'D'),
     'alone': ('Direct alone', 'purple', 's'),
@@ -96,7 +96,7 @@ LOOKS = {
 def scored_domain(
     p:Page,        # draws
     corpus:Corpus, # of a domain
-) -> dict:         # of SCORES -> list of tables
+) -> dict:         # all, new, facts -> list of tables
     "Learn the rules of a domain, and score them beside the policy alone."
     rules, here, facts = learned(p, corpus)
     framed = Framed(here)
@@ -110,22 +110,22 @@ def scored_domain(
         sorted_lists = classified(p, corpus)
         rows += sorted_lists['all']
         new += [x[new[0].columns] for x in sorted_lists['new']]
-    return dict(rule=rows, rule_new=new, rule_facts=[pd.DataFrame(facts)])
+    return dict(all=rows, new=new, facts=[pd.DataFrame(facts)])
 
 # %% ../../../nbs/repro/ours/367_rule.ipynb #ae07b952
 _KEYS = ['domain', 'split', 'case', 'pattern', 'method']
 
 def run(
     p:Page, # domains, draws
-) -> dict: # rule: per-case means over draws; rule_new: new items; rule_facts: what rules cost
+) -> dict: # rule: per-case means over draws, of all and of new items; rule_facts: what rules cost
     "The scores of all domains."
-    found = {name: [] for name in SCORES}
+    found = dict(all=[], new=[], facts=[])
     for domain in p.domains:
         for name, tables in scored_domain(p, get_corpus(p.s, domain)).items(): found[name] += tables
-    means = pd.concat(found['rule'], ignore_index=True).groupby(_KEYS, sort=False)
+    means = pd.concat(found['all'], ignore_index=True).groupby(_KEYS, sort=False)
     means = means[['attr', 'same', 'joint', 'cond', 'auc']].mean().reset_index()
-    new = pd.concat(found['rule_new'] or [means[:0][[*_KEYS, 'joint']]], ignore_index=True)
-    return dict(rule=means, rule_new=new, rule_facts=pd.concat(found['rule_facts'], ignore_index=True))
+    new = pd.concat(found['new'] or [means[:0][[*_KEYS, 'joint']]], ignore_index=True)
+    return dict(rule=together(all=means, new=new), rule_facts=pd.concat(found['facts'], ignore_index=True))
 
 # %% ../../../nbs/repro/ours/367_rule.ipynb #3a73416a
 COLUMNS = ('average', 'reranked', 'average_own', 'hppo', 'alone', 'rule')
@@ -134,7 +134,8 @@ def beside(
     scores, # of `run`, with main, validation, baselines and own_direction
 ) -> pd.DataFrame: # per-case scores of all methods
     "The rules together with those that they are compared with."
-    rivals = beside_rivals(scores, 'rule', ('average', 'hppo'), ('reranked',))
+    mine = scores | dict(rule=of_kind(scores['rule'], 'all'))
+    rivals = beside_rivals(mine, 'rule', ('average', 'hppo'), ('reranked',))
     steered = scores['own_direction']
     return pd.concat([rivals, steered[steered.method.isin(COLUMNS)]], ignore_index=True)
 
@@ -145,7 +146,8 @@ def new_table(
     scores, # of `run`
 ) -> pd.DataFrame: # split, domain and one column for each method
     "Joint among new items (ours)."
-    return by_method(scores['rule_new'], scored(NEW, scores['rule_new']))
+    rows = of_kind(scores['rule'], 'new')
+    return by_method(rows, scored(NEW, rows))
 
 # %% ../../../nbs/repro/ours/367_rule.ipynb #2bfc76e8
 def table(scores:dict, p:Page) -> dict: # label -> Table
@@ -181,5 +183,6 @@ def claims(scores:dict, p:Page) -> list: # rows of the ledger
     new = cases[cases.split == 'pattern']
     for name, rival in dict(B36='average', B37='average_own', B38='reranked').items():
         if len(new): found.append(judge(name, contrast(new, 'rule', rival, p.s)))
-    if not len(scores['rule_new']): return found
-    return [*found, judge('B39', contrast(scores['rule_new'], 'rule', 'average_own', p.s))]
+    listed = of_kind(scores['rule'], 'new')
+    if not len(listed): return found
+    return [*found, judge('B39', contrast(listed, 'rule', 'average_own', p.s))]

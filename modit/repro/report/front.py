@@ -16,7 +16,7 @@ import modit
 from ..datasets.datasets import CLAIMED, asks
 from ...data.trouble import _LEAST_POSITIVES
 from .article import _cells, _in_paper, _rows_of, _table, filled
-from .report import read_cases, with_hppo
+from .report import of_kind, read_cases, with_hppo
 from .verdicts import contrasts
 from ...serving.lists import aligned
 from ...settings import load_settings, repo_root, require
@@ -36,7 +36,7 @@ def joined(
     held = [x for x in OTHERS if (repo_root()/'figures'/profile/'cases'/f'{x}.csv.gz').exists()]
     asked = asks(profile, 'main')
     main = [with_hppo(scores('main', profile), scores('validation', profile))] if asked else []
-    return pd.concat([*main, *(scores(x, profile) for x in held)], ignore_index=True)
+    return pd.concat([*main, *(of_kind(scores(x, profile), 'all') for x in held)], ignore_index=True)
 
 # %% ../../../nbs/repro/report/222_front.ipynb #487b0f8f
 REAL = ('public', 'icons', 'tree') # profiles of real data with one encoder each
@@ -45,12 +45,12 @@ def over(
     a, b,       # methods
     split=None, # 'item' or 'pattern'; None: both
     profiles=('mini',), # whose domains are compared
-    rows=None,  # name of a file of scores; None: of `joined`
+    new=None,   # a file of scores, whose lists of new items are compared; None: all of `joined`
 ) -> pd.DataFrame: # domain, split, estimate, low, high in points; verdict
     "One method's Joint minus another's."
     found = []
     for profile in profiles:
-        cases = scores(rows, profile) if rows else joined(profile)
+        cases = of_kind(scores(new, profile), 'new') if new else joined(profile)
         found.append(contrasts(cases, [(a, b)], load_settings(profile)))
     table = pd.concat(found, ignore_index=True)
     if split: table = table[table.split == split]

@@ -6,16 +6,16 @@
 __all__ = ['AUDITED', 'list_counts', 'empty_lists', 'hnsw_index', 'lists_index', 'neighbours_found', 'audit', 'audit_labels']
 
 # %% ../../nbs/index/115_engines.ipynb #c002
-import os
+import inspect, os
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from ..metrics import score_queries
-from ..retrieval import CHUNK, faiss, in_chunks, items_key, search
+from ..retrieval import CHUNK, faiss, in_chunks, items_key, one_product, search
 from ..settings import require
-from ..store import HalfRows, runs_dir, stream, whole_file
+from ..store import HalfRows, fingerprint, runs_dir, stream, whole_file
 
 # %% ../../nbs/index/115_engines.ipynb #c008
 _PROBED = 1/32 # share of the lists that a query visits
@@ -58,9 +58,13 @@ def _add_rows(index, items): # items of half precision a chunk at a time
 # %% ../../nbs/index/115_engines.ipynb #c015b
 _STORED_FROM = 200_000 # number of items from which on lists are saved in a file
 
+def _lists_name(items): # whatever the lists are made from; those of other constants have another name
+    made = inspect.getsource(empty_lists) + inspect.getsource(_train_lists)
+    return f'{items_key(items)}-{fingerprint(list_counts(len(items)), made, faiss.__version__)}.faiss'
+
 def _kept_lists(items, folder=None):
     "An index of the items in half precision, read from its file in index/ beside the runs, or made there."
-    path = Path(folder or runs_dir()/'index')/f'{items_key(items)}.faiss'
+    path = Path(folder or runs_dir()/'index')/_lists_name(items)
     try: return faiss.read_index(str(path))
     except RuntimeError: index = empty_lists(items) # not there, or not whole
     _add_rows(index, items)
@@ -70,6 +74,7 @@ def _kept_lists(items, folder=None):
     return index
 
 # %% ../../nbs/index/115_engines.ipynb #c038
+@one_product()
 def hnsw_index(
     items, # (n, d) unit embeddings
 ): # a filled FAISS index by inner product
@@ -80,6 +85,7 @@ def hnsw_index(
     return index
 
 # %% ../../nbs/index/115_engines.ipynb #c039a
+@one_product()
 def lists_index(
     items, # (n, d) unit embeddings
 ): # a filled FAISS index by inner product

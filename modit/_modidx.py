@@ -2370,7 +2370,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                              'modit.stats.holm': ('stats.html#holm', 'modit/stats.py'),
                              'modit.stats.jackknife_interval': ('stats.html#jackknife_interval', 'modit/stats.py'),
                              'modit.stats.paired_bootstrap': ('stats.html#paired_bootstrap', 'modit/stats.py'),
-                             'modit.stats.ratio_interval': ('stats.html#ratio_interval', 'modit/stats.py'),
                              'modit.stats.resample_counts': ('stats.html#resample_counts', 'modit/stats.py'),
                              'modit.stats.verdict': ('stats.html#verdict', 'modit/stats.py')},
             'modit.store': { 'modit.store.HalfRows': ('store.html#halfrows', 'modit/store.py'),

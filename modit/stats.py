@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NOTHING_TOLD', 'Interval', 'resample_counts', 'bootstrap_contrasts', 'paired_bootstrap', 'cluster_bootstrap',
-           'cluster_interval', 'jackknife_interval', 'ratio_interval', 'holm', 'verdict']
+           'cluster_interval', 'jackknife_interval', 'holm', 'verdict']
 
 # %% ../nbs/190_stats.ipynb #c002
 from dataclasses import dataclass
@@ -172,18 +172,6 @@ def jackknife_interval(
     if units < 2: raise ValueError(f'{units} patterns cannot tell how they differ; hold out more')
     error = np.sqrt((units - 1)*np.var(without))
     return Interval(*map(float, (estimate, *_student(estimate, error, units, level))), n, units)
-
-# %% ../nbs/190_stats.ipynb #5e1c7a01
-def ratio_interval(
-    over,     # (n,) numerators, such as the correctly ranked pairs of a case
-    under,    # (n,) denominators, such as its pairs
-    patterns, # (n,) of each case
-) -> Interval: # units counts patterns
-    "Jackknife interval of a ratio of sums; raises `ValueError` for fewer than two patterns (ours)."
-    unit, group = np.unique(patterns, return_inverse=True)
-    a, b = (np.bincount(group, np.asarray(x, float), len(unit)) for x in (over, under))
-    without = (a.sum() - a)/(b.sum() - b)
-    return jackknife_interval(float(a.sum()/b.sum()), without, len(group))
 
 # %% ../nbs/190_stats.ipynb #c050
 def holm(

@@ -1,0 +1,219 @@
+"""Mistakes that no page would show: each of these tests fails for one that was made by hand, once. Most ask
+who sees which labels: those of held-out items are turned round, and nothing else is learned."""
+import copy
+import math
+from dataclasses import replace
+from importlib import import_module
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from conftest import corpus_of
+from modit import (VARIANTS, compass, continue_pretraining, direct_rewards, evaluation, finetune, flow, hppo,
+                   labelled_pool, lesson, load_settings, ordering, pretrain, sample_cases, score_cases)
+from modit.anchored import anchored
+from modit.direct import Looks, direct_batch, direct_loss
+from modit.metrics import score_queries
+from modit.model import init_zero_layers, new_model
+from modit.patterns import ROLES
+from modit.preference import implicit_scores
+from modit.repro.report.verdicts import contrasts
+from modit.rule import frame
+from modit.serving import learned, rivals
+from modit.stages import stages
+from modit.stats import cluster_interval
+from modit.store import stream
+
+S = load_settings('smoke', direct_steps=4, direct_checkpoints=(2,), hppo_batch=8, hppo_steps=3, cpt_epochs=2,
+                  train_rows=[64, 64, 64, 48], sft_epochs=[2]*4, pretrain_steps=4, reward_items='train')
+
+
+@pytest.fixture(scope='module')
+def corpus(): return corpus_of('D3', S)
+
+
+def of_roles(corpus, *roles): return np.isin(corpus.role, [*map(ROLES.index, roles)]) # (N,) bool
+
+
+def turned(corpus, *roles): # the same domain, with the labels of some items turned round
+    return replace(corpus, attribute=corpus.attribute ^ of_roles(corpus, *roles))
+
+
+def weights(model): return b''.join(x.numpy().tobytes() for x in model.state_dict().values())
+
+
+def velocities(): return init_zero_layers(new_model(S), .3) # a model whose velocity is not nought
+
+
+# ---- labels: losses of training, and validation Joint by which a policy is chosen
+def supervised(c):
+    shared, losses = continue_pretraining(velocities(), [c], S)
+    return [*losses, *finetune(shared, c, S)[1]], 0.
+
+
+def told(run): return sum((row.get('losses', []) for row in run.history), []), run.history[-1]['valid_joint']
+def preferred(c): return told(hppo(x := velocities(), c, S, labelled_pool(x, c, S), VARIANTS['pareto']))
+def rewarded(c): return told(direct_rewards(new_model(anchored(S)), c, anchored(S)))
+
+
+def same(a, b): return len(a) == len(b) and np.allclose(a, b, atol=.01) # last bits and near ties aside
+
+
+@pytest.mark.parametrize('learn', [supervised, preferred, rewarded])
+def test_no_label_of_a_test_item_reaches_training_or_its_choice(corpus, learn):
+    (losses, joint), (others, other) = map(learn, (corpus, turned(corpus, 'item', 'pattern')))
+    assert same(losses, others) and abs(joint - other) < .02
+
+
+def test_labels_of_validation_choose_a_policy_and_train_none(corpus):
+    (losses, joint), (others, other) = map(rewarded, (corpus, turned(corpus, 'valid')))
+    assert same(losses, others) and abs(joint - other) > .05
+
+
+def test_no_held_out_item_is_an_anchor_of_the_predictor(monkeypatch):
+    asked = []
+    def measured(index, anchors, *more):
+        asked.extend(anchors)
+        return np.arange(len(anchors))/len(anchors)
+    monkeypatch.setattr(ordering, 'recall_density', measured)
+    assert of_roles(corpus_of('D3', S), 'train', 'other')[asked].all() and len(asked) == S.anchors
+
+
+def test_no_label_of_a_held_out_item_reaches_a_classifier_or_what_is_stored_with_a_rule(corpus):
+    goods = SimpleNamespace(ids=[*map(str, range(len(corpus.items)))], items=corpus.items)
+    def found(c): return [rivals.classifier_scores(c, S), *learned.untrained_rule(c, S, goods).values()]
+    assert all(map(same, found(corpus), found(turned(corpus, 'item', 'pattern', 'valid'))))
+
+
+def test_half_of_the_cases_of_a_lesson_do_not_see_their_own_pattern(corpus):
+    here = compass(corpus, S)
+    mine = lesson(here, S)
+    shown = ~(corpus.attribute & of_roles(corpus, 'train') & mine.looks.allowed)
+    def like(hidden): # (n,) bool, by shares of labels
+        rows = frame(replace(here, known=here.known & shown), mine.cases, np.full(len(mine.cases), hidden))
+        return torch.isclose(mine.rows['numbers'], rows['numbers'], atol=1e-4)[:, -4:].all(1)
+    seen, blind = like(False), like(True)
+    assert (seen | blind).float().mean() > .9 # near ties aside
+    assert .25 < (blind & ~seen).float().mean() < .75
+
+
+# ---- a case and its lists
+def test_nothing_of_a_case_is_found_by_it(corpus):
+    cases = sample_cases(corpus, 'item', 30, S)
+    tails = ordering.centroid(corpus.items, cases.tail) # nearer to the tail than to anything
+    found = Looks(corpus).look(tails, cases, S.k)[0]
+    assert not (found[:, :, None] == cases.sequence[:, None]).any()
+    close = tails @ corpus.items.T
+    np.put_along_axis(close, cases.sequence, -1, 1)
+    near = np.argsort(-close, axis=1)[:, :S.k]
+    brute = score_queries(near, corpus.attribute, corpus.pattern, cases.pattern).joint
+    assert abs(score_cases(tails, corpus, cases, S).joint - brute).mean() < .01 # near ties aside
+
+
+def test_every_step_split_and_case_has_random_numbers_of_its_own(corpus, monkeypatch):
+    asked = []
+    def noted(*names): return asked.append(names) or stream(*names)
+    for name in ('pretrain', 'cpt', 'sft', 'rounds', 'direct'):
+        monkeypatch.setattr(import_module(f'modit.{name}'), 'stream', noted)
+    model, _ = pretrain(lambda rng: corpus.items[rng.integers(0, 99, (S.batch, S.seq_len))], S)
+    supervised(corpus)
+    preferred(corpus)
+    direct_rewards(model, corpus, S)
+    monkeypatch.setattr(evaluation, 'stream', noted)
+    for split in ('item', 'pattern', 'valid'): sample_cases(corpus, split, 9, S)
+    evaluation.case_noise(9, (1, S.dim), S, corpus.name)
+    assert len(asked) == len(set(asked)) > 24
+
+
+# ---- guidance and the reference
+def test_what_guides_is_left_as_it_was(corpus):
+    start = velocities()
+    before = weights(start)
+    guided = replace(S, guidance_scale=2., score_scale=2.)
+    for run in (direct_rewards(start, corpus, guided),
+                hppo(start, corpus, guided, labelled_pool(start, corpus, guided), VARIANTS['off_policy'])):
+        last = run.checkpoints[-1]
+        assert weights(start) == weights(flow.guide_of(last)) == before != weights(last)
+
+
+def test_a_guided_loss_has_no_gradient_in_the_unconditional_branch():
+    def points(n): return evaluation.case_noise(4, (n, S.dim), S, 'guided', n)
+    model = velocities()
+    rows = points(6), points(2), torch.full((2,), 6), torch.full((4, 1), .4), points(1)
+    def slopes(of):
+        found = torch.autograd.grad(flow.flow_loss(of, *rows, scale=3.).sum(), list(model.parameters()))
+        return torch.cat([x.flatten() for x in found])
+    other = flow.guided_by(copy.copy(model), copy.deepcopy(model)) # the same weights, in a model of their own
+    assert (slopes(model) - slopes(other)).norm() < .01*slopes(model).norm()
+
+
+@pytest.mark.parametrize('variant', ['off_policy', 'adaptive'])
+def test_the_reference_stays_while_the_policy_moves(corpus, variant):
+    start = velocities()
+    s = replace(S, tail_weight=0., hppo_lr=1e-2, round_start='last', off_policy_steps=(3,))
+    run = hppo(start, corpus, s, labelled_pool(start, corpus, s), replace(VARIANTS[variant], stop=False))
+    losses = sum((row['losses'] for row in run.history if row['step']), [])
+    margin = abs(np.array(losses) - math.log(2)) > 1e-4 # there is none while the policy is the reference
+    assert not margin[0] and margin[1:].all() and len(margin) > 2
+
+
+def test_direct_rewards_draw_a_query_to_the_tail(corpus):
+    model, cases = velocities(), ordering.training_cases(corpus, 20, S)
+    rows = direct_batch(cases, corpus, S, stream(0, 'a batch'))
+    def loss(tail): return direct_loss(model, rows, Looks(corpus), cases, replace(S, direct_tail=tail)).item()
+    score = implicit_scores(model, rows['prefix'], rows['tail'], rows['t'], rows['noise']).mean().item()
+    assert score < -.1 and np.isclose(loss(.5) - loss(0.), -.5*score, atol=.02) # near ties aside
+
+
+# ---- intervals and choices
+@pytest.mark.parametrize('between, within, wider', [(.001, .1, 'cases'), (.1, .01, 'patterns')])
+def test_an_interval_of_known_kinds_is_as_wide_as_that_of_cases_and_that_of_patterns(between, within, wider):
+    rng, pattern = stream(0, 'two intervals'), np.repeat(np.arange(6), 30)
+    noise = rng.normal(0, within, (6, 30))
+    gain = .02 + (noise - noise.mean(1, keepdims=True) + rng.normal(0, between, (6, 1))).ravel()
+    table = pd.DataFrame(dict(domain='D1', case=range(180), pattern=pattern))
+    rows = pd.concat([table.assign(method=m, joint=x) for m, x in dict(a=gain, b=0.).items()])
+    item, new = (contrasts(rows.assign(split=x), [('a', 'b')], S).iloc[0] for x in ('item', 'pattern'))
+    found = {x: cluster_interval(gain, None, of) for x, of in (('cases', range(180)), ('patterns', pattern))}
+    assert np.allclose([new.low, new.high], [found['patterns'].low, found['patterns'].high])
+    assert np.allclose([item.low, item.high], [found[wider].low, found[wider].high], atol=.003)
+    assert found[wider].high - found[wider].low > .02
+
+
+def test_new_kinds_are_judged_by_new_kinds_and_on_labels_that_none_was_trained_on(corpus, monkeypatch):
+    kinds = ordering.trained_patterns(corpus, S)
+    new = np.setdiff1d(np.unique(corpus.pattern), kinds)
+    def judged(split, pattern, unseen=.4): # by a lead in every case
+        cases = SimpleNamespace(pattern=np.repeat(pattern, 9))
+        noise = stream(0, 'a lead').normal(0, .01, (len(cases.pattern), 2))
+        return learned.leads(corpus, S, split, cases,
+                             lambda counted: noise + [.2, .4 if counted is None else unseen])
+    assert len(kinds) >= learned.FEW > 2 and judged('item', kinds)
+    assert not judged('pattern', kinds) and not judged('pattern', [*kinds, *new[:2]])
+    assert not judged('item', kinds, unseen=.1)
+    monkeypatch.setattr(learned, 'FEW', 2)
+    assert judged('pattern', new[:2]) and not judged('item', new[:2])
+
+
+def test_what_validates_is_neither_trained_on_nor_tested(corpus):
+    for cases in rivals.validation_cases(corpus, S).values():
+        assert set(corpus.role[cases.sequence].ravel()) == {ROLES.index('valid')}
+
+
+# ---- keys
+def test_a_key_follows_what_its_parents_read_its_own_domain_and_the_code_of_its_engine(monkeypatch):
+    monkeypatch.setattr(stages, '_KEYS', {})
+    def key(stage, domain='D1', **changed):
+        return stages.stage_key(load_settings('smoke', **changed), stage, domain)
+    assert key('rule', anchors=399) != key('rule') # read by its parent alone
+    other = dict(clusters=(12, 11, 12, 10)) # of D2
+    assert key('corpus', **other) == key('corpus') and key('corpus', 'D2', **other) != key('corpus', 'D2')
+    words = ('flat', 'hnsw')
+    before = [key('corpus', index=x) for x in words]
+    code = stages.code_of
+    monkeypatch.setattr(stages, 'code_of', lambda module: code(module) + '!'*(module == 'index.engines'))
+    stages._KEYS.clear()
+    assert [key('corpus', index=x) == old for x, old in zip(words, before, strict=True)] == [True, False]

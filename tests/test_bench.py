@@ -24,7 +24,6 @@ from modit.store import stream
 sys.path.insert(0, str(ROOT/'bench'))
 import folder  # noqa: E402 (the scripts of bench/)
 import growth  # noqa: E402
-import jobs  # noqa: E402
 import line  # noqa: E402
 import narrow  # noqa: E402
 import race  # noqa: E402
@@ -211,18 +210,6 @@ def test_only_what_no_file_has_is_measured(tmp_path, monkeypatch):
     assert measured == [100, 200] and (folder/'fig-growth.svg').exists()
     (folder/'growth.csv').unlink()
     assert len(growth.write_growth(S, 'toy')) == 2 and measured == [100, 200, 100, 200]
-
-
-# ---- jobs
-@pytest.mark.slow
-def test_jobs_label_a_pool_together(tmp_path, monkeypatch):
-    monkeypatch.setenv('MODIT_RUNS', str(tmp_path))
-    one = jobs.of_one_domain(S, 4000)
-    jobs.start_jobs(one, ['sft', 'D1'])
-    row = jobs.label(one, 2)
-    assert row['jobs'] == 2 and row['seconds'] > 0 and row['start'] > 0
-    assert len([*tmp_path.rglob('pool-001-*-of-2.safetensors')]) == 2
-    with pytest.raises(RuntimeError, match='a job has failed'): jobs.start_jobs(one, ['nosuch'])
 
 
 # ---- items in fewer bits

@@ -1,5 +1,5 @@
 # The runs as a graph. `modit main` and `modit sweep` start it; by hand:
-#   snakemake --workflow-profile workflow/profiles/local --config profile=mini [shards=4] [--dry-run] TARGET
+#   snakemake --workflow-profile workflow/profiles/local --config profile=mini [--dry-run] TARGET
 # where TARGET is main, paper, public or replicate. Under Slurm, jobs also ask for what MODIT_SLURM says.
 # What needs what is said by the table of stages (page stages), the table of variants (page variants) and two
 # lines of every experiment page, READS and SCORES; page graph turns them into the jobs that are rules here.
@@ -9,9 +9,8 @@ from modit.repro.datasets.datasets import asks, pages_asked
 from modit.repro.pages.graph import MAIN_VARIANTS, main_stages, page_job, slurm_resources, stage_jobs
 from modit.repro.pages.notebooks import experiments, short_name
 from modit.repro.pages.page import of_paper
-from modit.repro.pages.redraw import second_jobs
+from modit.repro.pages.redraw import second_jobs, sweep_jobs
 from modit.settings import load_settings
-from modit.repro.pages.sweep import sweep_jobs
 
 S = load_settings(config.get('profile', 'mini'))
 MAIN = ('300_data', '310_density', '320_main', '380_bootstrap')
@@ -20,7 +19,7 @@ PUBLIC = [name for name in experiments() if name in MAIN and asks(S.profile, 'ma
 PAGES = {name: page_job(S, name) for name in experiments()}
 SWEPT_STAGES, SWEPT = sweep_jobs(config['sweep']) if 'sweep' in config else ({}, {})
 SECOND_STAGES, SECOND = second_jobs(S.profile)
-STAGES = stage_jobs(S, main_stages(S), int(config.get('shards', 0))) | SECOND_STAGES | SWEPT_STAGES
+STAGES = stage_jobs(S, main_stages(S)) | SECOND_STAGES | SWEPT_STAGES
 RUNS = {job.output: job for job in PAGES.values()} | SECOND | SWEPT  # a combination may be one of the former
 
 rule main:

@@ -13,7 +13,7 @@ from modit.stages import pipeline
 from modit.repro.pages.notebooks import page_constant, short_name
 from modit.repro.pages.parameters import owner_of, reads_of
 from modit.repro.pages.page import open_page, page_module, pages_before
-from modit.repro.pages.redraw import has_scores
+from modit.repro.pages.parameters import has_scores
 
 LESS = dict(domains=['D1'], cases=100)
 

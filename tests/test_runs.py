@@ -86,12 +86,12 @@ LEFT = ('pool-D1-*', 'adaptive-D1-*', 'off_policy-D1-*', 'pareto*-D1-*')
 # Killed when such a file is there: the rounds of a stage, a page's scores before its tables. Kills of other
 # stages that train are in test_folder.py and test_retriever.py; other domains run the same code.
 MOMENTS = ('runs/smoke/adaptive-D1-*', 'figures/smoke/cases/main.*')
-IN_SHARDS = ('main', '--profile', 'smoke', '--shards', '2')  # so may the jobs that label be killed
+MAIN_RUN = ('main', '--profile', 'smoke')
 
 
 def kill_when(copy, moment, seconds):
     "Start a run and kill it so long after a file is there."
-    process = start(copy, *IN_SHARDS)
+    process = start(copy, *MAIN_RUN)
     began = time.time()
     while process.poll() is None and not [*copy.glob(moment)]:
         if time.time() - began > HANG: break
@@ -105,7 +105,7 @@ def test_killed_again_and_again_ends_the_same(whole, tmp_path):
     copy = begun(whole, tmp_path/'modit', *LEFT)
     rng = random.Random(0)
     for moment in MOMENTS: kill_when(copy, moment, rng.uniform(0, .3))
-    finish(copy, *IN_SHARDS)
+    finish(copy, *MAIN_RUN)
     ours, theirs = results(copy), results(whole)
     assert ours.keys() == theirs.keys()
     assert [k for k in ours if ours[k] != theirs[k]] == []

@@ -31,7 +31,7 @@ RemoteExecutor.next_seconds_between_status_checks = property(lambda self: 1, lam
 
 def test_what_trains_asks_for_an_accelerator_and_nothing_else_does():
     s = load_settings('smoke', beta=.5)  # names of jobs end in a fingerprint
-    jobs = [*stage_jobs(s, main_stages(s), 2).values(), page_job(s, 'main', seed=1), page_job(s, 'order')]
+    jobs = [*stage_jobs(s, main_stages(s)).values(), page_job(s, 'main', seed=1), page_job(s, 'order')]
     for name in (job.name for job in jobs):
         trains = name.startswith(('pretrained', 'cpt', 'sft', 'hppo', 'run_320_main'))
         assert slurm_resources(name, 'gpu=a100') == (dict(gpu=1, slurm_partition='a100') if trains else {})

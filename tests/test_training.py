@@ -11,13 +11,11 @@ import torch
 
 from conftest import HANG, ROOT, environment, run_apart
 from modit.cli.command import main
-from modit.data.synth import synthetic_sessions
 from modit.model import new_model
-from modit.pretrain import pretrain
-from modit.stages import faster
-from modit.stages.faster import draw_ahead
+from modit import training
+from modit.stages import pipeline
 from modit.settings import load_settings
-from modit.store import load_arrays, stream
+from modit.store import load_arrays
 
 TWO = ('-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', '2')
 HALF = dict(pretrain_micro_batch=16, cpt_micro_batch=16, sft_micro_batch=16)  # of 32: what each of two takes
@@ -186,40 +184,6 @@ def test_processes_that_do_not_find_each_other_are_refused(tmp_path):
     assert os.environ.get('WORLD_SIZE') is None
 
 
-def weights(model): return [x.cpu().numpy() for x in model.state_dict().values()]
-
-
-def test_stopped_while_threads_draw_ahead_it_goes_on_with_the_same_bytes(tmp_path):
-    s, calls = load_settings('smoke', pretrain_steps=7, checkpoint_every=2), []
-    draw = draw_ahead(synthetic_sessions(s), s, 3)
-    def stopped(rng):
-        calls.append(0)
-        if len(calls) > 5: raise KeyboardInterrupt
-        return draw(rng)
-    with pytest.raises(KeyboardInterrupt): pretrain(stopped, s, tmp_path)
-    assert load_arrays(tmp_path/'checkpoint.safetensors')[1]['step'] == 4
-    whole, losses = pretrain(synthetic_sessions(s), s)
-    resumed, again = pretrain(draw_ahead(synthetic_sessions(s), s, 3), s, tmp_path)
-    assert again == losses and all(map(np.array_equal, weights(resumed), weights(whole)))
-
-
-def test_what_goes_wrong_in_a_thread_reaches_training(tmp_path):
-    s = load_settings('smoke', pretrain_steps=6)
-    draw = synthetic_sessions(s)
-    bad = stream(s.seed, 'pretrain', 3).bit_generator.state
-    def broken(rng):
-        if rng.bit_generator.state == bad: raise OSError('the disk is gone')
-        return draw(rng)
-    seen, take = [], draw_ahead(broken, s, 2)
-    def counted(rng):
-        seen.append(0)
-        return take(rng)
-    with pytest.raises(OSError, match='the disk is gone'): pretrain(counted, s)
-    assert len(seen) == 4, 'the steps before were made'
-    rng = stream(s.seed, 'pretrain', 2)
-    assert np.array_equal(take(rng), draw(stream(s.seed, 'pretrain', 2))), 'others are drawn as before'
-
-
 @pytest.mark.parametrize('stage', ('pretrained', 'adaptive'))
 def test_tf32_is_refused_without_an_accelerator_and_leaves_nothing(tmp_path, monkeypatch, capsys, stage):
     for name, value in (ALONE | dict(MODIT_RUNS=str(tmp_path))).items(): monkeypatch.setenv(name, value)
@@ -230,16 +194,19 @@ def test_tf32_is_refused_without_an_accelerator_and_leaves_nothing(tmp_path, mon
     assert not [path for path in tmp_path.rglob('*.safetensors')]
 
 
-def test_only_a_stage_that_trains_has_products_of_lower_precision(monkeypatch):
-    monkeypatch.setattr(faster, 'refuse_precision', lambda *_: None) # as on an accelerator
+def test_only_a_stage_that_trains_has_products_of_lower_precision(monkeypatch, tmp_path):
+    monkeypatch.setenv('MODIT_RUNS', str(tmp_path))
+    monkeypatch.setattr(training, 'refuse_precision', lambda *_: None) # as on an accelerator
     s, inside = load_settings('smoke', precision='tf32'), {}
     now = torch.get_float32_matmul_precision
     usual = now()
+    def maker(s, stage, domain, path): inside[stage] = now()
+    monkeypatch.setattr(pipeline, 'maker_of', lambda *_: maker)
     try:
         for stage in ('corpus', 'pretrained', 'cpt', 'sft', 'pool', 'adaptive', 'direct'):
-            with faster.products_of(s, 'sft'), faster.products_of(s, stage): inside[stage] = now()
+            with training.products_in('tf32'): pipeline.make_stage(s, stage, 'D1')
             assert now() == usual
-        with pytest.raises(OSError), faster.products_of(s, 'sft'): raise OSError
+        with pytest.raises(OSError), training.products_in('tf32'): raise OSError
         assert now() == usual
     finally: torch.set_float32_matmul_precision(usual)
     assert inside == dict.fromkeys(inside, 'high') | dict(corpus='highest', pool='highest')

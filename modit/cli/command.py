@@ -28,15 +28,6 @@ def _rank(): # of this process among those that are connected; 0 if it works alo
 def _say(text): # a line of progress, once for all processes of a run
     if not _rank(): print(text, flush=True)
 
-# %% ../../nbs/cli/279_command.ipynb #c8dc50c6
-def _check_shards(s, stage, shards, shard): # raises ValueError for shards of anything but a pool
-    asked = shards is not None or shard is not None
-    require(not asked or stage == 'pool', f'stage {stage} has no shards; omit --shards and --shard')
-    require(not asked or shards is not None, '--shard needs the number of shards; give --shards as well')
-    if not asked: return
-    from modit.stages.shards import shard_numbers, shard_slices
-    shard_numbers(len(shard_slices(s.hppo_cases, shards)), shard)
-
 # %% ../../nbs/cli/279_command.ipynb #6cec1a61
 def _stages_named(s, stage, domain): # hppo: all variants of the main page
     "The stages that a word names; raises `ValueError` for a domain that they do not have."
@@ -53,20 +44,14 @@ def _stage(
     domain:Annotated[str, dict(opt=False, nargs='?')]=None, # such as D1; none for a shared stage
     profile:Profile='mini',
     overrides:Overrides='{}',
-    shards:int=None,     # only for stage pool: into how many parts to divide its labelling
-    shard:int=None,      # only for stage pool: label this part alone, counted from 1
 ):
     "make one stage and the stages it needs"
     s, began = load_settings(profile, **read_json('--overrides', overrides)), time.time()
-    _check_shards(s, stage, shards, shard)
     stages = _stages_named(s, stage, domain)
-    from modit.stages.pipeline import make_shard, make_stage
-    part = shard and f'shard {shard} of {shards}'
-    name = ' '.join(filter(None, [stage, domain, part]))
+    from modit.stages.pipeline import make_stage
+    name = ' '.join(filter(None, [stage, domain]))
     _say(f'{name}: start')
-    for x in stages:
-        if part: make_shard(s, domain, shards=shards, only=shard)
-        else: make_stage(s, x, domain, **dict(shards=shards) if shards else {})
+    for x in stages: make_stage(s, x, domain)
     _say(f'{name}: done in {time.time() - began:.0f} s')
 
 # %% ../../nbs/cli/279_command.ipynb #c036a

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['HISTORY', 'get_domain', 'get_pool', 'get_corpus', 'get_model', 'save_model', 'work_folder', 'preference_settings',
-           'make_shard', 'save_run', 'maker_of', 'one_at_a_time', 'make_stage', 'get_rows', 'get_history', 'get_losses']
+           'labeller', 'save_run', 'maker_of', 'one_at_a_time', 'make_stage', 'get_rows', 'get_history']
 
 # %% ../../nbs/stages/220_pipeline.ipynb #0090c183
 import shutil
@@ -16,13 +16,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..candidates import Pool, labelled_pool
+from ..candidates import Pool, label_in_blocks, label_pool, labelled_pool, rewarded_items
 from ..cpt import continue_pretraining
 from ..data.folder import find_folder, own_domain, raw_sessions
 from ..data.sessions import mixed_sessions
 from ..data.synth import load_domain, save_domain, synthetic_domain, synthetic_sessions
 from ..direct import direct_rewards
 from ..flow import guide_of, guided_by
+from ..index.engines import AUDITED, audit_labels
 from ..index.device import engine_here
 from ..model import new_model
 from ..ordering import Corpus, prepare_corpus
@@ -30,15 +31,12 @@ from ..preference import is_guided
 from ..pretrain import pretrain
 from ..rounds import Run, hppo
 from ..rule import compass, learn_rule, lesson
-from .faster import draw_ahead
-from .faster import products_of
-from .shards import labeller
 from .reach import refuse_changed
 from .stages import STAGES, check_stage, functions_of, stage_path, stages_of
 from ..settings import Settings
 from ..sft import finetune
 from ..store import atomic_write, load_arrays, lock_file, named, save_arrays
-from ..training import load_checkpoint, on_main, processes, save_checkpoint
+from ..training import load_checkpoint, on_main, processes, products_in, save_checkpoint
 from ..variants import VARIANTS
 
 # %% ../../nbs/stages/220_pipeline.ipynb #c018
@@ -107,7 +105,7 @@ def _make_own_corpus(s, stage, domain, path):
 
 # %% ../../nbs/stages/220_pipeline.ipynb #c024
 def _pretrain(draw, s, path):
-    model, losses = pretrain(draw_ahead(draw, s), s, work_folder(path))
+    model, losses = pretrain(draw, s, work_folder(path))
     save_model(path, model, losses=losses)
 
 def _make_pretrained(s, stage, domain, path): # domain None, shared by all
@@ -136,17 +134,26 @@ def _make_sft(s, stage, domain, path):
 # %% ../../nbs/stages/220_pipeline.ipynb #c028
 def preference_settings(s): return replace(s, seed=s.seed + s.preference_run) # of the preference stage
 
-def _make_pool(s, stage, domain, path, **shards): # `shards` and `only` of `label_in_shards`
-    "Label and save the first pool, with the SFT policy's fan, or one of its shards."
+def labeller(
+    folder, # keeps the blocks of a pool that belongs to a round
+):          # a function with the arguments of `label_at_once`
+    "A labeller that audits an inexact index and keeps finished blocks."
+    def label(propose, corpus, cases, s, round_number=None):
+        counted = rewarded_items(corpus, s)
+        def part(rows):
+            if rows.start == 0 and corpus.index.kind != 'flat':
+                audit_labels(corpus, cases[:AUDITED], propose(slice(0, AUDITED)), s.k)
+            return label_pool(corpus, cases[rows], propose(rows), s.k, counted)
+        return label_in_blocks(part, cases, folder if round_number else None, round_number)
+    return label
+
+# %% ../../nbs/stages/220_pipeline.ipynb #afb0c106
+def _make_pool(s, stage, domain, path):
+    "Label and save the first pool, with the SFT policy's fan."
     sft = get_model(s, 'sft', domain)
     corpus = get_corpus(s, domain)
-    def save_labelled():
-        label = labeller(work_folder(path), **shards)
-        pool = labelled_pool(sft, corpus, preference_settings(s), label=label)
-        if not shards.get('only'): pool.save(path)
-    on_main(save_labelled)
-
-def make_shard(s, domain, **shards): _make_pool(s, 'pool', domain, stage_path(s, 'pool', domain), **shards)
+    label = labeller(work_folder(path))
+    on_main(lambda: labelled_pool(sft, corpus, preference_settings(s), label=label).save(path))
 
 # %% ../../nbs/stages/220_pipeline.ipynb #c028k
 def save_run(
@@ -217,17 +224,17 @@ def make_stage(
     s:Settings,  # of the run
     stage:str,   # of STAGES
     domain=None, # for stages of one domain
-    **shards,    # `shards`, the number of shards of a pool
 ) -> Path:       # its file
     "Make a stage and the stages it needs, unless its result exists."
     path = stage_path(s, stage, domain)
     domain = check_stage(s, stage, domain)
+    trains = 'precision' in stages_of(s)[stage].reads
     if not on_main(path.exists):
         with one_at_a_time(path.parent/'.locks'/path.stem, f'makes {path.stem}'):
-            with products_of(s, stage):
+            with products_in(s.precision if trains else 'fp32'): # a pool is the same, whoever asks
                 if not on_main(path.exists):
                     refuse_changed(*functions_of(s, stage))
-                    maker_of(s, stage)(s, stage, domain, path, **shards)
+                    maker_of(s, stage)(s, stage, domain, path)
     on_main(partial(shutil.rmtree, work_folder(path), ignore_errors=True)) # also after a killed process
     return path
 
@@ -252,16 +259,3 @@ def get_history(
     "The validation scores of each round or checkpoint of a preference run."
     rows = pd.DataFrame(get_rows(s, domain, variant)).reindex(columns=HISTORY)
     return rows.assign(domain=domain, method=variant)[['domain', 'method', *HISTORY]]
-
-# %% ../../nbs/stages/220_pipeline.ipynb #c054
-def get_losses(
-    s:Settings,  # of the run
-    stage:str,   # a supervised stage or a preference variant
-    domain=None, # for stages of one domain
-) -> list:       # one number per optimiser step
-    "The losses of a stage's training; of a preference run, the losses of all rounds in order."
-    facts = load_arrays(make_stage(s, stage, domain))[1]
-    if 'history' not in facts: return facts['losses']
-    rows = get_rows(s, domain, stage)
-    if stage not in VARIANTS or VARIANTS[stage].rounds == 1: rows = rows[:1] # its checkpoints share one curve
-    return [loss for row in rows for loss in row.get('losses', [])]

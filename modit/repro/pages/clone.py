@@ -24,14 +24,13 @@ def _main(
     profile:Profile='mini',
     workflow:str='local', # a folder of workflow/profiles
     dry_run:bool=False,   # only print what would run
-    shards:int=None,      # jobs that label the first pool of a domain
 ):
     "run the graph of stages and experiments"
     load_settings(profile)
     from modit.repro.pages.graph import run_graph
     from modit.repro.pages.redraw import replicate
     if target == 'replicate': replicate(profile, workflow, dry_run)
-    else: run_graph(target, profile, workflow, dry_run, shards)
+    else: run_graph(target, profile, workflow, dry_run)
 
 # %% ../../../nbs/repro/pages/278_clone.ipynb #bcc07c1d
 def _public(
@@ -52,7 +51,7 @@ def _run(
     given = read_json('--parameters', parameters)
     own = ', '.join(x for x in ('name', 'profile', 'fresh') if x in given)
     require(not own, f'--parameters must not contain {own}; use the argument name, --profile or --fresh')
-    from modit.repro.pages.redraw import pages_lacking
+    from modit.repro.pages.graph import pages_lacking
     first = ', '.join(pages_lacking(profile, name)) if fresh and not given else ''
     if first: print(f'{name} reads scores that are missing; these pages are run first: {first}', flush=True)
     executed = run_notebook(name, profile, fresh, **given)
@@ -68,7 +67,7 @@ def _sweep(
 ):
     "run one experiment for every combination of some values"
     load_settings(profile)
-    from modit.repro.pages.sweep import read_grid, sweep
+    from modit.repro.pages.redraw import read_grid, sweep
     sweep(name, read_grid(grid), profile)
 
 # %% ../../../nbs/repro/pages/278_clone.ipynb #c033f

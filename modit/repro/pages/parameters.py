@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['SPLITS', 'NARROWER', 'LEDGER', 'in_words', 'slug', 'results_folder', 'page_settings', 'check_choice', 'page_values',
-           'given_in', 'page_defaults', 'restricted', 'asks_less', 'can_be_cut', 'part_of', 'owner_of', 'reads_of']
+           'given_in', 'page_defaults', 'restricted', 'asks_less', 'can_be_cut', 'part_of', 'owner_of', 'reads_of',
+           'has_scores']
 
 # %% ../../../nbs/repro/pages/237_parameters.ipynb #c002
 import ast
@@ -189,3 +190,15 @@ def reads_of(
     "The scores that a page reads on a profile: its READS, without those of pages that are not run there."
     read = page_constant(name, 'READS')
     return tuple(x for x in read if x in LEDGER or asks(profile, owner_of(x)))
+
+# %% ../../../nbs/repro/pages/237_parameters.ipynb #c0460002
+def has_scores(
+    profile:str, # a profile of settings.ini
+    name:str,    # of an experiment
+    **changed,   # settings that differ, such as seed=1; by default none
+) -> bool:
+    "Whether all score files exist that an experiment draws from."
+    if not asks(profile, short_name(name)): return False
+    needed = {*reads_of(name, profile), *page_constant(name, 'SCORES')} - {*LEDGER}
+    folder = results_folder(load_settings(profile), changed)/'cases'
+    return all((folder/f'{score}.csv.gz').exists() for score in needed)

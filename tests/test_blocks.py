@@ -1,0 +1,175 @@
+"""A pool labelled in blocks: the same bytes, and nothing lost to kills, disks and servers."""
+from dataclasses import replace
+from functools import partial
+from unittest.mock import MagicMock
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import corpus_of, full_disk
+from modit.candidates import label_in_blocks, labelled_pool
+from modit.index import milvus
+from modit.model import init_zero_layers, new_model
+from modit.rounds import hppo
+from modit.settings import load_settings
+from modit.stages import pipeline
+from modit.stages.pipeline import labeller
+from modit.variants import VARIANTS
+
+S = load_settings('smoke')
+
+
+@pytest.fixture(scope='module')
+def world():
+    "A corpus and a policy that was never trained; labels cost the same."
+    policy = new_model(S)
+    init_zero_layers(policy)
+    return policy, corpus_of('D3', S)
+
+
+@pytest.fixture(autouse=True)
+def seven(monkeypatch): # of the 48 cases of a pool are a block
+    monkeypatch.setattr(pipeline, 'label_in_blocks', partial(label_in_blocks, block=7))
+
+
+def saved(pool, folder):
+    "The bytes of a pool's file."
+    pool.save(folder/'joined')
+    return (folder/'joined').read_bytes()
+
+
+@pytest.mark.parametrize('index, cases, blocks', [('ivf', 48, 7), ('flat', 250, 36)])
+def test_a_pool_has_the_same_bytes_in_blocks(world, tmp_path, index, cases, blocks):
+    policy, corpus = world
+    corpus, s = replace(corpus, index_kind=index), replace(S, hppo_cases=cases)
+    found = saved(labelled_pool(policy, corpus, s, 2, labeller(tmp_path/'blocks')), tmp_path)
+    assert saved(labelled_pool(policy, corpus, s, 2), tmp_path) == found
+    assert len([*(tmp_path/'blocks').iterdir()]) == blocks
+
+
+def test_labels_are_those_of_a_search_by_hand(world):
+    policy, corpus = world
+    pool = labelled_pool(policy, corpus, S, label=labeller(None))
+    for i in range(len(pool)):
+        scores = pool.candidates[i].astype(np.float64) @ corpus.items.T.astype(np.float64)
+        scores[:, pool.cases.sequence[i]] = -np.inf
+        near = np.argsort(-scores, axis=1, kind='stable')[:, :S.k]
+        same = corpus.pattern[near] == pool.cases.pattern[i]
+        assert np.allclose(pool.joint[i], (same & corpus.attribute[near]).mean(1))
+        assert np.allclose(pool.same[i], same.mean(1))
+
+
+def test_an_index_is_audited_once_a_pool(world, monkeypatch):
+    policy, corpus = world
+    seen = []
+    monkeypatch.setattr(pipeline, 'audit_labels', lambda corpus, cases, families, k: seen.append(
+        (len(cases), [len(x) for x in families.values()])))
+    labelled_pool(policy, replace(corpus, index_kind='ivf'), S, label=labeller(None))
+    assert seen == [(48, [48, 48])]
+
+
+def test_a_later_round_goes_on_at_its_unfinished_block(world, tmp_path, monkeypatch):
+    policy, corpus = world
+    s, label, rows = replace(S, hppo_steps=2), pipeline.label_pool, []
+    first = labelled_pool(policy, corpus, s)
+    through = hppo(policy, corpus, s, first, VARIANTS['pareto_through'])
+    def killed(corpus, cases, *more, **how):
+        if len(rows) == 3: raise KeyboardInterrupt
+        rows.append(len(cases))
+        return label(corpus, cases, *more, **how)
+    monkeypatch.setattr(pipeline, 'label_pool', killed)
+    with pytest.raises(KeyboardInterrupt):
+        hppo(policy, corpus, s, first, VARIANTS['pareto_through'], tmp_path, labeller(tmp_path))
+    assert sorted(p.name[:15] for p in tmp_path.glob('pool-*')) == [f'pool-002-{i:06d}' for i in (0, 7, 14)]
+    monkeypatch.setattr(pipeline, 'label_pool', lambda *more: rows.append(0) or label(*more))
+    run = hppo(policy, corpus, s, first, VARIANTS['pareto_through'], tmp_path, labeller(tmp_path))
+    assert len(rows) == 7 and run.history == through.history
+    weights = through.policy.state_dict()
+    assert all(torch.equal(x, weights[name]) for name, x in run.policy.state_dict().items())
+
+
+def test_a_disk_that_fills_up_at_the_join_keeps_all_blocks(world, tmp_path):
+    policy, corpus = world
+    pool = labelled_pool(policy, corpus, S, label=labeller(tmp_path))
+    with full_disk(3000), pytest.raises(OSError, match='cannot write .*joined'): pool.save(tmp_path/'joined')
+    assert len([*tmp_path.iterdir()]) == 7
+
+
+# ---- a server that goes away
+class Server:
+    "Milvus in a dict, exact; answers so many searches, then fails in one way until it is started again."
+    def __init__(self, error):
+        self.rows, self.error, self.left, self.up, self.asked, self.written = {}, error, 10**9, True, 0, 0
+
+    def __getattr__(self, name): return MagicMock()
+
+    def query(self, *_, **__): return [{'count(*)': len(self.rows)}]
+
+    def upsert(self, name, rows, timeout):
+        self.written += len(rows)
+        self.rows.update((row['id'], row['vector']) for row in rows)
+
+    def search(self, name, data, limit, timeout, **_):  # no call waits for ever
+        self.left -= 1
+        if self.left < 0: raise self.error
+        self.asked += len(data)
+        scores = np.array(data) @ np.stack([self.rows[i] for i in range(len(self.rows))]).T
+        near = np.argsort(-scores, axis=1)[:, :limit]
+        def hits(row): return [dict(id=int(i), distance=float(scores[row, i])) for i in near[row]]
+        return [hits(row) for row in range(len(near))]
+
+
+DOWN = dict(absent=ConnectionRefusedError('connection refused'), slow=TimeoutError('deadline exceeded'),
+            dropped=ConnectionResetError('connection reset by peer'))
+
+
+@pytest.fixture
+def server(monkeypatch):
+    "A server in the place of Milvus, and the pauses that were made before it was asked again."
+    made, pauses = Server(DOWN['dropped']), []
+    def open_client(uri, timeout):
+        if not made.up: raise made.error
+        return made
+    monkeypatch.setattr(milvus, '_open_client', open_client)
+    monkeypatch.setattr(milvus, '_make_collection', lambda *_, **__: None)
+    monkeypatch.setattr(milvus.time, 'sleep', pauses.append)
+    return made, pauses
+
+
+def test_rows_that_are_there_are_not_inserted_again(world, server):
+    items, made = world[1].items[:700], server[0]
+    made.rows = dict(enumerate(items[:400]))
+    assert len(milvus.MilvusIndex(items, 'nowhere', batch=100)) == 700 and made.written == 300
+
+
+@pytest.mark.parametrize('how', ['slow', 'dropped'])
+def test_a_server_lost_while_labelling_loses_no_block_and_labels_none_twice(world, tmp_path, server, how):
+    policy, flat = world
+    made, pauses = server
+    corpus, reference = replace(flat, index_kind='milvus'), saved(labelled_pool(policy, flat, S), tmp_path)
+    whole = labelled_pool(policy, corpus, S, label=labeller(None))
+    assert saved(whole, tmp_path) == reference
+    each, made.asked = len(whole.family), 0
+    made.error, made.left = DOWN[how], 5   # the audit of two families, and three blocks
+    with pytest.raises(ConnectionError, match='searching failed 4 times .*nothing is lost') as refused:
+        labelled_pool(policy, corpus, S, label=labeller(tmp_path/'work'))
+    assert '\n' not in str(refused.value) and str(DOWN[how]) in str(refused.value) and pauses == [1, 2, 4]
+    assert made.asked == each*(48 + 21) and len([*(tmp_path/'work').iterdir()]) == 3
+    made.left, made.asked = 10**9, 0
+    again = labelled_pool(policy, corpus, S, label=labeller(tmp_path/'work'))
+    assert made.asked == each*27, 'the other four blocks, each query once'
+    assert saved(again, tmp_path) == reference
+
+
+def test_a_drop_that_passes_is_not_noticed(world, tmp_path, server):
+    policy, flat = world
+    made, pauses = server
+    corpus, usual, calls = replace(flat, index_kind='milvus'), made.search, []
+    def shaky(*words, **more):
+        calls.append(words)
+        if len(calls) % 3 == 0: raise made.error
+        return usual(*words, **more)
+    made.search = shaky
+    found = labelled_pool(policy, corpus, S, label=labeller(tmp_path/'work'))
+    assert pauses and saved(found, tmp_path) == saved(labelled_pool(policy, flat, S), tmp_path)

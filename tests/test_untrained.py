@@ -293,8 +293,7 @@ def test_a_folder_without_a_model_is_measured(shoes):
         assert said.startswith(f'{len(cases)} cases of {n} {kind} pattern{"s"*(n > 1)}')
     for asked, said in ((dict(share=.5), 'no policy'), (dict(own=-1), 'own -1 is out of range')):
         with pytest.raises(ValueError, match=said): evaluate_model(shoes, asked=asked)
-    for asked in (dict(share=.5), dict(scale=2.)):
-        with pytest.raises(ValueError, match='no policy'): Retriever.load(shoes).expand(['shoe 1'], **asked)
+    with pytest.raises(ValueError, match='no policy'): Retriever.load(shoes).expand(['shoe 1'], share=.5)
 
 
 def test_fit_says_before_and_after_whether_training_pays(shoes, tmp_path, capsys):
@@ -320,5 +319,5 @@ def test_fit_says_before_and_after_whether_training_pays(shoes, tmp_path, capsys
         found = model.expand(seeds, 5)
     assert found.attrs['moves'] == model.about.moves['served']['pattern'].moves
     assert model.about.moves['served']['pattern'] == model.about.moves['untrained']['pattern']
-    with pytest.warns(UserWarning, match='may leave their kind; --share 0 leaves the policy out'):
+    with pytest.warns(UserWarning, match='may leave their kind; share 0 leaves the policy out'):
         model.expand(seeds, 5, share=.3)

@@ -119,7 +119,7 @@ def _heard(told): # names of another version are left out
     return About(**{f.name: known[f.name] for f in fields(About) if f.name in known})
 
 # %% ../../nbs/serving/254_bundle.ipynb #c038
-_FORMAT = 'modit retriever 2'
+_FORMAT = 'modit retriever 3'
 
 def _file_hash(path): return hashlib.sha256(path.read_bytes()).hexdigest()
 

@@ -14,18 +14,18 @@ import pandas as pd
 from sklearn.cluster import KMeans
 
 from ..baselines import GRIDS, step_along
+from ..data.columns import one_form
 from ..data.folder import FACTS, problems, read_facts, read_folder
 from ..density import recall_density, validate_predictor
 from ..evaluation import average_pool, sample_cases, score_cases
 from ..ordering import centroid, prepare_corpus, trained_patterns
 from ..patterns import ROLES
 from .card import in_cases, in_patterns
-from .equal import copies_words, direction
-from .proposal import (FEW, domain_name, enough_different, held_out_words, propose,
+from .proposal import (FEW, copies_words, domain_name, enough_different, held_out_words, propose,
                                     settings_of, write_facts)
 from .moves import LEAST
-from .names import one_form
 from ..settings import Settings, require
+from ..sphere import direction
 from ..store import stream
 
 # %% ../../nbs/serving/259_check.ipynb #c019

@@ -51,9 +51,7 @@ _Seeds = Annotated[str, 'a file with an id on each line, or a .npy file of vecto
 _Model = Annotated[str, 'a folder that modit fit wrote, or one with embeddings.npy and items.csv']
 _Items = Annotated[str, 'the folder of its domain; by default the one that contains the model']
 _Searched = Annotated[str, 'a folder of items to search; by default the one that contains the model']
-_Share = Annotated[float, 'share of the trained model in the query, 0 to 1; by default as validation chose']
-_Step = Annotated[float, "how far to move along the predictor's weights; by default as validation chose"]
-_Own = Annotated[float, 'how far to move away from items around the seeds; by default as validation chose']
+_Moves = Annotated[str, 'share, step and own of the query, as JSON; by default as validation chose']
 _Conditions = Annotated[str, 'conditions, each in quotes', dict(nargs='+', opt=True, action='extend')]
 
 # %% ../../nbs/serving/271_commands.ipynb #5e3b7094
@@ -89,26 +87,15 @@ def _fit(
 
 # %% ../../nbs/serving/271_commands.ipynb #c046
 def _evaluate(
-    model:_Model, items:_Items=None, share:_Share=None, step:_Step=None, own:_Own=None,
+    model:_Model, items:_Items=None, moves:_Moves='{}',
     k:int=None, # items of a list; by default k of domain.ini
 ):
     "score a model, or a folder without a model, on held-out cases"
-    given = dict(share=share, step=step, own=own)
+    asked = read_json('--moves', moves)
     from modit.serving.fit import evaluate_model
-    asked = {name: value for name, value in given.items() if value is not None}
     table = evaluate_model(model, items, asked, **({} if k is None else dict(k=k)))
     print(table.to_string(index=False), flush=True)
     for line in table.attrs['notes']: _note(line)
-
-# %% ../../nbs/serving/271_commands.ipynb #c029
-def _wishes(where, threshold, without, unlike, judged, feedback, distinct, diversity): # options of a list
-    if judged:
-        from modit.serving.lists import read_marks
-        judged = read_marks(judged)
-    column, _, most = (distinct or '').rpartition('=')
-    return dict(where=where, threshold=threshold, feedback=feedback, diversity=diversity, judged=judged,
-                distinct={column: most} if column else distinct,
-                without=_seeds(without, '--without'), unlike=_seeds(unlike, '--unlike'))
 
 # %% ../../nbs/serving/271_commands.ipynb #s271
 def _kept(model): # where the results of a folder without a model are kept, as words behind a line
@@ -152,31 +139,25 @@ def _expand(
     seeds:_Seeds=None,
     items:_Searched=None,
     k:int=None,      # items to print; by default k of domain.ini
-    scale:float=None, # guidance scale; by default that of the settings
-    share:_Share=None, step:_Step=None, own:_Own=None,
-    where:_Conditions=None,     # what columns of an item must say: 'price<20' 'shop=north|south'
-    threshold:_Conditions=None, # a least score, such as 0.3, or conditions: 'density>0.2'
-    without:str=None,     # a file of ids that are not shown
-    unlike:str=None,      # a file of ids; the list moves away from these items
-    judged:str=None,      # a saved list to which you have added a column judged: 0, 1 or a score
-    feedback:float=None,  # how far unlike and judged move the query; by default as validation chose
-    distinct:str=None,    # column=n: at most n items with the same value in this column
-    diversity:float=None, # 0: the nearest items; towards 1: items less like one another
-    explain:bool=False,   # add a column for each part of the score
-    add:str=None,         # a folder of more items to search
-    lists:str=None,       # a file with a JSON object of seeds and options on each line; -: stdin
+    where:_Conditions=None, # what columns of an item must say: 'price<20' 'shop=north|south'
+    without:str=None,  # a file of ids that are not shown
+    judged:str=None,   # a saved list to which you have added a column judged: 0, 1 or a score
+    distinct:str=None, # column=n: at most n items with the same value in this column
+    moves:_Moves='{}',
+    lists:str=None,    # a file with a JSON object of seeds and options on each line; -: stdin
     untrained:bool=False, # ignore the model, as if there were none
 ):
     "print more items of the seeds' kind that have the attribute; a trained model is not needed"
     require((seeds is None) != (lists is None), 'what to expand: give --seeds, or --lists')
+    options = dict(k=k, where=where, without=_seeds(without, '--without')) | read_json('--moves', moves)
+    column, _, most = (distinct or '').rpartition('=')
+    options |= dict(distinct={column: most} if column else distinct)
     seeds = _seeds(seeds)
-    wishes = _wishes(where, threshold, without, unlike, judged, feedback, distinct, diversity)
+    from modit.serving.lists import read_marks
+    if judged: options |= dict(judged=read_marks(judged))
     _note(f'reading {model} and its items{_kept(model)}')
-    from modit.serving.catalogue import read_items
     retriever = _retriever(model, items, untrained)
     require(retriever.catalogue, f'{retriever.name}: no items to search; give --items')
-    if add: retriever = retriever.over(retriever.catalogue.add(read_items(add)))
-    options = dict(k=k, scale=scale, explain=explain, share=share, step=step, own=own) | wishes
     if lists: return _print_answers(retriever, lists, **options)
     _print_list(retriever.expand(seeds, **options))
 
@@ -185,16 +166,15 @@ def _query(
     model:_Model,
     seeds:_Seeds=None,
     items:_Searched=None,
-    scale:float=None, # guidance scale; by default that of the settings
-    share:_Share=None, step:_Step=None, own:_Own=None,
+    moves:_Moves='{}',
     out:str=None,     # write the vector to this .npy file instead
     untrained:bool=False, # ignore the model, as if there were none
 ):
     "print the vector that expand searches with, as JSON"
     require(seeds, 'what to make a query of: give --seeds')
     require(out is None or out.endswith('.npy'), f'--out {out}: give a name that ends in .npy')
-    retriever = _retriever(model, items, untrained)
-    vector = retriever.query(_seeds(seeds), scale, share=share, step=step, own=own)
+    asked = read_json('--moves', moves)
+    vector = _retriever(model, items, untrained).query(_seeds(seeds), **asked)
     if not out: return print(json.dumps([float(f'{x:.9g}') for x in vector], allow_nan=False))
     with whole_file(Path(out)) as f: write_array(f, vector)
 

@@ -24,10 +24,9 @@ from ..stages.stages import check_stage, stage_path
 from .bundle import check_backbone, find_items, free_for_model
 from .card import (gain_words, in_cases, metrics_of, metrics_table, model_card, table_notes,
                                 verdict_words)
-from .equal import copies_words
-from .learned import rule_name
 from .moves import steered
-from .proposal import FEW, enough_different, held_out_words, seen_words, settings_of
+from .proposal import (FEW, copies_words, enough_different, held_out_words, seen_words,
+                                    settings_of)
 from .retriever import Retriever, tried_retriever
 from .rivals import Trial, choices, reranked, scored_lists
 from .shape import split_options
@@ -49,7 +48,7 @@ def _ways(trial, choices, split, asked): # choices: way -> split -> Choice
     answers = {name: rule(cases) for name, rule in trial.rules.items()}
     if answers: found |= dict(served=found.get('served', found['untrained']))
     last = {name: found.pop(name) for name in ('served', 'asked') if name in found}
-    if served.rule: last['served'] = answers[rule_name(served.rule)]
+    if served.rule: last['served'] = answers[served.rule]
     return found | answers | last, cases
 
 # %% ../../nbs/serving/258_fit.ipynb #c006c

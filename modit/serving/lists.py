@@ -94,8 +94,6 @@ def answer_line(
             asked = json.loads(line) if isinstance(line, str) else line
             asked = dict(seeds=asked) if isinstance(asked, list) else asked
             check_question(asked)
-            explain = asked.get('explain', False)
-            require(isinstance(explain, bool), f'explain {explain!r}: give true or false')
             found = retriever.expand(**(usual | asked))
         except json.JSONDecodeError as e: return dict(error=f'the line is no JSON: {e}')
         except REFUSED as e: return dict(error=refusal(e))

@@ -4,13 +4,13 @@
 
 # %% auto #0
 __all__ = ['FEW', 'enough_different', 'propose', 'domain_name', 'write_facts', 'settings_from', 'settings_of', 'held_out_words',
-           'seen_words']
+           'seen_words', 'copies_words']
 
 # %% ../../nbs/serving/155_proposal.ipynb #p002
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
-from unicodedata import normalize
+from unicodedata import normalize as in_one_form
 
 import numpy as np
 import pandas as pd
@@ -20,9 +20,10 @@ from ..data.columns import in_folder
 from ..data.folder import FACTS, OF_FOLDER, find_folder, is_name, open_embeddings, read_facts, read_folder
 from ..data.trouble import FEWEST, SHORTEST
 from ..patterns import find_patterns, nearest_centroid
-from ..retrieval import in_chunks
+from ..retrieval import in_chunks, search
 from ..settings import Settings, load_settings, read_profiles, require
-from ..store import atomic_write
+from ..sphere import SAME, normalize
+from ..store import atomic_write, stream
 
 # %% ../../nbs/serving/155_proposal.ipynb #c005
 _LENGTHS = (16, 12, 8) # of sequences, the longest first
@@ -36,14 +37,12 @@ def _patterns_for(positives): # how many to look for
     return _within(positives//(6*length), FEWEST, 1000)
 
 # %% ../../nbs/serving/155_proposal.ipynb #a7d1f3c0
-_SAME = 1 - 1e-6 # cosine from which on two items have one vector
-
 def _check_different(x, clusters, least):
     "Refuse rows (n, d) that have fewer different vectors than the least, for so many patterns."
     left = x/np.linalg.norm(x, axis=1, keepdims=True)
     n = 0
     while len(left) and n < least:
-        left = left[left @ left[0] < _SAME]
+        left = left[left @ left[0] < SAME]
         n += 1
     few = f'embeddings.npy: different vectors among the positive items: {n}, too few for {clusters} patterns'
     require(n >= least, f'{few}; embed each item by itself')
@@ -126,7 +125,7 @@ def domain_name(
     require(not other, f'{path}: {FACTS} has a section [{"], [".join(other)}]; call it [domain] or [folder]')
     values = dict(stated['folder']) if 'folder' in stated else {}
     require(values.keys() <= {'name'}, f'{FACTS} has {", ".join(values)} under [folder]; write name alone')
-    name = normalize('NFC', values.get('name', folder.name)) # a Mac spells it in another way
+    name = in_one_form('NFC', values.get('name', folder.name)) # a Mac spells it in another way
     require(is_name(name), f'{path}: the domain is called {name!r}; use letters, digits, - _ .')
     return name
 
@@ -227,3 +226,19 @@ def seen_words(
     return (f'too few trained kinds: an interval needs {FEW}, each with {s.seq_len} held-out positives; '
             f'label more, lower train_positives in {FACTS} (now {s.train_positives}), or raise heldout_items '
             f'(now {s.heldout_items:g}) by --overrides of modit fit')
+
+# %% ../../nbs/serving/155_proposal.ipynb #n06w
+def copies_words(
+    corpus,     # Corpus
+    s:Settings, # seed
+    most=2000,  # items that are compared with all others
+) -> str:       # empty where none is a copy
+    "How many items have the vector of another item, and what that does to scores."
+    rows = stream(s.seed, 'copies', corpus.name).permutation(len(corpus.items))[:most]
+    other = search(corpus.index, corpus.items[rows], 1, exclude=rows[:, None])[:, 0]
+    pairs = [normalize(corpus.items[ids].astype(np.float64)) for ids in (rows, other)]
+    n = int(((pairs[0]*pairs[1]).sum(1) > SAME).sum())
+    if not n: return ''
+    drawn = ' items' if len(rows) == len(corpus.items) else ' items drawn'
+    return (f'{n:,} of {len(rows):,}{drawn} are copies of another item: copies of the seeds count as found, '
+            'so scores are too high; keep one of each')

@@ -8,7 +8,7 @@ __all__ = ['Retriever', 'tried_retriever']
 # %% ../../nbs/serving/257_retriever.ipynb #c002
 import warnings
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +16,8 @@ import pandas as pd
 from fastcore.basics import patch
 
 from ..evaluation import case_noise, queries_in_blocks
-from ..flow import step_modulations
 from ..model import MODiT
+from ..data.columns import to_text
 from ..ordering import trained_patterns
 from ..patterns import nearest_centroid
 from ..retrieval import check_embeddings
@@ -25,17 +25,15 @@ from ..stages.pipeline import get_corpus, get_domain, get_model
 from ..stages.stages import stage_key
 from .bundle import (About, corpus_facts, find_items, find_model, other_words, read_bundle,
                                   save_bundle, settings_alone)
-from .card import IDLE, moves_words
-from .catalogue import Catalogue, items_key, make_catalogue, named_items, read_items
-from .equal import average, direction
-from .learned import Learned, rule_name, saved_facts, stored_rule, untrained_rule
-from .moves import LEAST, Question
-from .names import called, ids_or_vectors, read_together, reading_order, reading_words, tell_both
+from .card import moves_words
+from .catalogue import Catalogue, ids_or_vectors, items_key, make_catalogue, read_items
+from .learned import Learned, saved_facts, stored_rule, untrained_rule
+from .moves import LEAST, Answer, read_together, reading_order, reading_words, steered
 from .proposal import enough_different, settings_of
-from .shape import number_in, query_parts, score_parts, shaped_list, split_options, with_feedback
+from .shape import moved_by_marks, shaped_list, split_options
 from .rivals import Trial, served_facts
-from .where import known
 from ..settings import Settings, require
+from ..sphere import average, direction
 from ..training import on_main
 
 # %% ../../nbs/serving/257_retriever.ipynb #c008
@@ -71,9 +69,6 @@ class Retriever:
 
     @cached_property
     def rules(self): return self.rules_over(self.catalogue)
-
-    @cached_property
-    def modulations(self) -> list: return step_modulations(self.model, self.settings.ode_steps)
 
     def save(self, folder:Path) -> Path: # made, or an older model in it replaced
         """Write the model; raises `ValueError` for a folder of other things.
@@ -113,13 +108,14 @@ def seed_vectors(
     >>> x.shape, rows.tolist()
     ((2, 16), [1, 2])
     """
-    seeds = ids_or_vectors(seeds, self.settings.dim, self.catalogue)
+    seeds = ids_or_vectors(seeds, self.settings.dim)
     require(np.size(seeds), f'no seeds; give 1 to {self.settings.prefix_len} ids or vectors')
     if isinstance(seeds, np.ndarray):
         x = check_embeddings(np.atleast_2d(seeds), self.settings.dim, 'seeds')
         return x, np.full(len(x), -1)
     require(self.catalogue, f'{self.name}: ids need the items; load it with items, or give vectors')
-    return called(self.catalogue, seeds)
+    rows = self.catalogue.rows_of(seeds)
+    return np.asarray(self.catalogue.items[rows], np.float32), rows
 
 # %% ../../nbs/serving/257_retriever.ipynb #30f85fa2
 @patch
@@ -138,82 +134,92 @@ def density(
 @patch
 def queries(
     self:Retriever,
-    lists,      # of seeds, each ids or vectors
-    scale=None, # guidance scale, by default the serving scale
+    lists, # of seeds, each ids or vectors
 ) -> np.ndarray: # (B, d) unit rows
-    """The query of each list of seeds (sec. Inference); raises `ValueError` for unsound seeds or scale.
+    """The query of each list of seeds (sec. Inference); raises `ValueError` for unsound seeds.
 
     >>> shoes.queries([['shoe1', 'shoe2'], ['shoe3']]).shape
     (2, 16)
     """
     s = self.settings
-    require(self.model, f'{self.name} has no policy; leave share and scale away')
-    scale = number_in('scale', s.guidance_scale if scale is None else scale, high=1e9)
+    require(self.model, f'{self.name} has no policy; leave share away')
     read = [x[reading_order(self.density(x), s)] for x, _ in map(self.seed_vectors, lists)]
     noise = case_noise(1, (1, s.dim), s, self.name).expand(len(lists), -1, -1)
     padded, valid = read_together(read)
     def seeds(rows): return dict(items=padded[rows], valid=valid[rows])
-    return queries_in_blocks(self.model, seeds, noise, scale, s, modulations=self.modulations)[:, 0]
+    return queries_in_blocks(self.model, seeds, noise, s.guidance_scale, s)[:, 0]
 
-# %% ../../nbs/serving/257_retriever.ipynb #c025n
+# %% ../../nbs/serving/257_retriever.ipynb #b03fa3ba
 @patch
-def _moves(self:Retriever, x, given):
-    "Split and moves of seeds (n, d), or the rule: as given, else as validation chose; warns of a new kind."
+def way_of(
+    self:Retriever,
+    x,     # (m, d) unit, the seeds
+    given, # share, step and own, as far as they are given
+) -> tuple[str, dict]: # split; moves, or the rule
+    "How seeds are answered; warns where a policy was not trained on their kind."
     near, = nearest_centroid(average(x)[None], self.facts['centroids'])
     split = 'item' if near in self.about.trained else 'pattern'
     moves = (chosen := self.about.moves['served'][split]).answer(given)
     if self.model and split == 'pattern':
         pattern = f'pattern {self.patterns[near]}, which {self.name} was not trained on'
-        warnings.warn(f'the seeds are nearest to {pattern}; {moves_words(moves, chosen)}', stacklevel=5)
+        warnings.warn(f'the seeds are nearest to {pattern}; {moves_words(moves, chosen)}', stacklevel=2)
     return split, moves
 
 # %% ../../nbs/serving/257_retriever.ipynb #c025q
 @patch
-def _parts(self:Retriever, x, rows, scale=None, share=1., step=0., own=0., rule=None):
-    "The vectors whose sum is the query of the seeds."
-    mean = away = average(x)[None]
-    if self.model and scale is not None and (rule or not share): warnings.warn(IDLE, stacklevel=4)
-    def near(): return self.catalogue.surroundings(mean, x, rows, len(self.facts['centroids']))
-    if rule: return self.rules[rule_name(rule)].parts(x, near())
-    query = self.queries([x], scale) if share or (scale is not None and not self.model) else mean
-    if own:
-        away = direction(x.mean(0), self.catalogue.items[near()].mean(0))[None]
-        if not away.any(): warnings.warn('own: the items around the seeds equal them; no move', stacklevel=4)
-    probe = direction(self.facts['probe'], least=LEAST)
-    return query_parts(mean[0], query[0], probe, away[0], share, step, own)
+def vector_of(
+    self:Retriever,
+    x,    # (m, d) unit, the seeds
+    rows, # (m,) of the catalogue, -1 for a vector
+    rule='',  # that answers in place of moves
+    share=1., # of the policy; these three as for `steered`
+    step=0.,  # along the predictor's weights
+    own=0.,   # away from what surrounds the seeds
+) -> np.ndarray: # (d,) unit
+    "The query of seeds, by a rule or by moves."
+    mean = average(x).astype(np.float32)
+    def near(): return self.catalogue.surroundings(mean[None], x, rows, len(self.facts['centroids']))
+    if rule: return self.rules[rule].query(x, near())
+    query = self.queries([x])[0] if share else mean
+    away = direction(x.mean(0), self.catalogue.items[near()].mean(0)) if own else 0*mean
+    if own and not away.any():
+        warnings.warn('own: the items around the seeds equal them; no move', stacklevel=2)
+    return steered(mean, query, direction(self.facts['probe'], least=LEAST), away, share, step, own)
 
 # %% ../../nbs/serving/257_retriever.ipynb #q002
 @patch
-def _question(self:Retriever, seeds, scale, options):
-    "What is asked, read and checked: a `Question`."
-    seeds = ids_or_vectors(seeds, self.settings.dim, self.catalogue)
+def answer(
+    self:Retriever,
+    seeds, # ids or vectors
+    **options, # as for `expand`
+) -> Answer:
+    "What is asked, read and checked, with its query."
+    seeds = ids_or_vectors(seeds, self.settings.dim)
     x, rows = self.seed_vectors(seeds)
     shape, given = split_options(options)
-    split, moves = self._moves(x, given)
+    split, moves = self.way_of(x, given)
     needed = shape or moves.get('own') or 'rule' in moves
     require(self.catalogue or not needed, f'{self.name}: no items; load it with items')
-    tell_both(self.catalogue, [*(seeds if isinstance(seeds, list) else ()), *shape.names])
     if moves.get('share') and len(x) > self.settings.prefix_len:
         read = reading_order(self.density(x), self.settings)
-        warnings.warn(reading_words(self.name, seeds, read), stacklevel=3)
-    usual = self.about.feedback.get(split, {}).get('length') # an earlier version has none
-    parts = with_feedback(shape, self.catalogue, x, self._parts(x, rows, scale, **moves), usual)
-    return Question(x, rows, shape, moves, parts)
+        warnings.warn(reading_words(self.name, seeds, read), stacklevel=2)
+    query = self.vector_of(x, rows, **moves)
+    length = self.about.feedback.get(split, {}).get('length')
+    return Answer(x, rows, shape, moves, moved_by_marks(shape, self.catalogue, x, query, length))
 
 # %% ../../nbs/serving/257_retriever.ipynb #q004
 @patch
 def query(
     self:Retriever,
     seeds,      # ids or vectors
-    scale=None, # guidance scale, by default the serving scale
-    **options,  # as for `expand`; of the wishes only unlike and judged move it
+    **options,  # as for `expand`; of the wishes only judged moves it
 ) -> np.ndarray: # (d,) unit, float32
     """The vector that `expand` searches with, for any index; raises `ValueError` as that does.
 
     >>> shoes.query(['shoe1', 'shoe2']).shape
     (16,)
     """
-    return self._question(seeds, scale, options).query
+    return self.answer(seeds, **options).query
 
 # %% ../../nbs/serving/257_retriever.ipynb #c029
 @patch
@@ -221,26 +227,25 @@ def expand(
     self:Retriever,
     seeds,      # 1 to m ids or vectors; of more, the policy reads m
     k=None,     # items to return; by default the domain's k
-    scale=None, # guidance scale, by default the serving scale
-    explain=False, # add a column for each part of the score
     **options,  # share, step and own, else as validation chose for the kind; and wishes of page shape
 ) -> pd.DataFrame: # id, score, predicted density, pattern, and text where there is one; best first
-    """More items like the seeds, with the attribute. `_question` makes the query, `shaped_list` the list.
+    """More items like the seeds, with the attribute. `answer` makes the query, `shaped_list` the list.
 
     >>> shoes.expand(['shoe1', 'shoe2'], k=10, without=['shoe3']).columns.tolist()
     ['id', 'score', 'density', 'pattern']
     """
-    require(self.catalogue, f'{self.name}: no items to search; load it with items')
+    goods = self.catalogue
+    require(goods, f'{self.name}: no items to search; load it with items')
+    asked = self.answer(seeds, **options)
     k = self.settings.k if k is None else k
-    q = self._question(seeds, scale, options)
-    scores, ids = shaped_list(q.shape, self.catalogue, q.query, k, q.x, q.rows, self.density)
-    items = self.catalogue.items[ids]
-    table = pd.DataFrame(dict(id=self.catalogue.ids[ids], score=scores, density=self.density(items)))
+    scores, ids = shaped_list(asked.shape, goods, asked.query, k, asked.x, asked.rows)
+    items = goods.items[ids]
+    table = pd.DataFrame(dict(id=goods.ids[ids], score=scores, density=self.density(items)))
     near = self.patterns[nearest_centroid(items, self.facts['centroids'])]
-    table['pattern'] = known(self.catalogue.columns, 'pattern', ids, near)
-    if explain: table = table.join(score_parts(items, q.parts))
-    table.attrs.update(moves=q.moves)
-    return table if self.catalogue.text is None else table.assign(text=self.catalogue.words[ids])
+    own = to_text(goods.columns.pattern.iloc[ids]) if 'pattern' in goods.columns else near
+    table['pattern'] = np.where(own == '', near, own)
+    table.attrs.update(moves=asked.moves)
+    return table if goods.text is None else table.assign(text=goods.words[ids])
 
 # %% ../../nbs/serving/257_retriever.ipynb #c050
 @patch(cls_method=True)
@@ -259,7 +264,7 @@ def load(
     place, home = find_model(folder), find_items(folder)
     made = cls(**read_bundle(place)) if place else cls.untrained(folder)
     if made.catalogue and items is None and index is None: return made
-    return made.over(home if items is None else items, index, home and cache(partial(named_items, home)))
+    return made.over(home if items is None else items, index)
 
 # %% ../../nbs/serving/257_retriever.ipynb #c051
 @patch
@@ -267,7 +272,6 @@ def over(
     self:Retriever,
     items,      # folder with embeddings and ids, anything with items (N, d), ids, text, a Catalogue; or None
     index=None, # an index over their rows, instead of FAISS
-    others=None, # gives a catalogue whose items may be named, too; None: that which was searched so far
 ) -> Retriever:
     """The same policy over other items; raises `ValueError` for another dimension.
 
@@ -280,8 +284,7 @@ def over(
     require((dim := np.shape(domain.items)[-1]) == self.settings.dim, f'items of dimension {dim}, {own}')
     goods = items if isinstance(items, Catalogue) else make_catalogue(domain, self.settings.index, index)
     if items_key(goods) != self.about.items_key:
-        warnings.warn(other_words(self.about, self.name, goods, self.facts), stacklevel=3)
-        goods = replace(goods, others=others or (self.catalogue and (lambda: self.catalogue)))
+        warnings.warn(other_words(self.about, self.name, goods, self.facts), stacklevel=2)
     return replace(self, catalogue=goods)
 
 # %% ../../nbs/serving/257_retriever.ipynb #u004

@@ -19,7 +19,7 @@ from ..model import MODiT
 from ..ordering import Corpus, trained_patterns
 from ..retrieval import search
 from ..rule import classifier_weights
-from .learned import Choice, leads, rule_name, unseen_items, with_rule
+from .learned import Choice, leads, unseen_items, with_rule
 from .moves import OFFERS, choose_feedback, joint_of_moves, parts_of, steered
 from ..settings import Settings
 
@@ -168,7 +168,7 @@ def served_queries(
 ) -> np.ndarray: # (n, d) unit
     "What cases are answered with."
     served = trial.moves['served'][split]
-    if served.rule: return trial.rules[rule_name(served.rule)](cases)
+    if served.rule: return trial.rules[served.rule](cases)
     return steered(**trial.parts(cases), **served.moves)
 
 # %% ../../nbs/serving/251_rivals.ipynb #61d688ab

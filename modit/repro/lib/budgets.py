@@ -19,9 +19,8 @@ from ...model import new_model
 from ...ordering import Cases, Corpus, centroid, training_cases
 from ...patterns import ROLES
 from ...rule import Compass, follow, learn_rule, lesson
-from ...serving.equal import direction
 from ...settings import Settings
-from ...sphere import normalize
+from ...sphere import direction, normalize
 from ...store import stream
 from ...training import fit
 

@@ -145,8 +145,7 @@ PARQUET = """
 import os
 from pathlib import Path
 import numpy as np, pandas as pd
-from modit.data.folder import write_folder
-from modit.serving.catalogue import items_table
+from modit.data.folder import items_table, write_folder
 write_folder('shoes', np.eye(40, 8, dtype='float32') + .1, range(40), np.arange(40) % 2)
 pd.read_csv('shoes/items.csv').to_parquet('shoes/items.parquet')
 os.remove('shoes/items.csv')

@@ -182,28 +182,35 @@ def lost_words(
     return f'{folder} has {tables[0]}, and its embeddings.npy is missing'
 
 # %% ../../nbs/serving/254_bundle.ipynb #c044
-def _read_config(folder):
-    "The config of a model's folder, hashes checked; raises `ValueError` for a foreign or damaged one."
+def _damaged(config, folder): # names of files inside the folder that are not as they were written
+    if config.get('sha256') != _config_hash(config): yield 'config.json'
+    for name, digest in config['files'].items():
+        if not (file := folder/Path(name).name).exists() or _file_hash(file) != digest: yield file.name
+
+# %% ../../nbs/serving/254_bundle.ipynb #33b85d13
+def _found_config(folder):
+    "The config of a model's folder as it lies there; raises `ValueError` where there is none."
     path = folder/'config.json'
-    inside = folder/'model'
-    near = inside if (inside/'config.json').exists() else 'one that modit fit wrote, or one of a domain'
+    fitted = (folder/'model'/'config.json').exists()
+    near = folder/'model' if fitted else 'one that modit fit wrote, or one of a domain'
     require(folder.is_dir(), f'{folder}: no such folder; give {near}')
     lost = lost_words(folder)
     require(path.exists() or not lost, f'{lost}; write it anew, one row an item')
     require(path.exists(), f'{folder} holds no model (no config.json); give {near}')
-    try: config = json.loads(path.read_text())
-    except ValueError: config = None
+    try: return json.loads(path.read_text())
+    except ValueError: return None
+
+# %% ../../nbs/serving/254_bundle.ipynb #8d471ade
+def _read_config(folder):
+    "The config of a model's folder, hashes checked; raises `ValueError` for a foreign or damaged one."
+    config, path = _found_config(folder), folder/'config.json'
     ours = isinstance(config, dict) and str(config.get('format', '')).startswith('modit retriever')
     require(ours, f'{path} is not of a modit retriever; give a folder that modit fit wrote')
-    other = f'{path} has format {config["format"]!r}; this version reads {_FORMAT!r}, fit it again'
-    require(config['format'] == _FORMAT, other)
+    require(config['format'] == _FORMAT, f'{path} is {config["format"]!r}, not {_FORMAT!r}; fit it again')
     parts = [config.get(name) for name in ('settings', 'about', 'files')]
     require(all(isinstance(x, dict) for x in parts), f'{path} lacks settings, about or files; fit it again')
-    damaged = [] if config.get('sha256') == _config_hash(config) else ['config.json']
-    for name, digest in config['files'].items():
-        file = folder/Path(name).name
-        if not file.exists() or _file_hash(file) != digest: damaged.append(file.name)
-    require(not damaged, f'{folder} is damaged ({", ".join(damaged)}); copy or fit it again')
+    damaged = ', '.join(_damaged(config, folder))
+    require(not damaged, f'{folder} is damaged ({damaged}); copy or fit it again')
     return config
 
 # %% ../../nbs/serving/254_bundle.ipynb #c046

@@ -228,6 +228,23 @@ def fit(
     for model, folder in zip(models, targets, strict=True): _save(model, folder, s, took[model.name])
     return models
 
+# %% ../../nbs/serving/258_fit.ipynb #580ec854
+def _trial_of(model, items, asked, **overrides):
+    "A model with its trial on the corpus it was fitted on; raises `ValueError` for other data."
+    retriever = Retriever.load(model, items)
+    name = retriever.name
+    require(retriever.model or not asked.get('share'), f'{name} has no policy; leave share away')
+    folder = items or find_items(model)
+    require(folder, f'{model} lies in no domain\'s folder; name the folder of its items')
+    s = override(retriever.settings, folders=[str(find_folder(folder))], **overrides)
+    again = overrides.keys() - {'k'} and not retriever.model # other settings choose other moves
+    if again: retriever, _ = tried_retriever(s, name, None)
+    corpus = get_corpus(s, check_stage(s, 'corpus', name))
+    same = _split_key(corpus) == retriever.about.split_key or not retriever.model
+    changed = 'items, labels or settings are not those it was fitted on'
+    require(same, f'{name}: {changed}, so held-out cases may be known to it; fit it again')
+    return retriever, Trial(corpus, s, retriever.model, retriever.rules_over(corpus))
+
 # %% ../../nbs/serving/258_fit.ipynb #c031
 def evaluate_model(
     model,       # folder of a model, or of a domain
@@ -236,21 +253,11 @@ def evaluate_model(
     **overrides, # settings that shall differ, such as full_cases
 ) -> pd.DataFrame: # split, what, attr, same, joint, unseen, over: in percent, with intervals
     "Score a model on its held-out cases; raises `ValueError` for other data than it was fitted on."
-    retriever = Retriever.load(model, items)
     shape, asked = split_options(asked or {})
     require(not shape, 'asked: only moves are measured; give share, step or own')
-    require(retriever.model or not asked.get('share'), f'{retriever.name} has no policy; leave share away')
-    folder = items or find_items(model)
-    require(folder, f'{model} lies in no domain\'s folder; name the folder of its items')
-    s = override(retriever.settings, folders=[str(find_folder(folder))], **overrides)
-    again = overrides.keys() - {'k'} and not retriever.model
-    if again: retriever, _ = tried_retriever(s, retriever.name, None)
-    corpus = get_corpus(s, check_stage(s, 'corpus', retriever.name))
-    same = _split_key(corpus) == retriever.about.split_key or not retriever.model
-    changed = 'items, labels or settings are not those it was fitted on'
-    require(same, f'{retriever.name}: {changed}, so held-out cases may be known to it; fit it again')
-    trial = Trial(corpus, s, retriever.model, retriever.rules_over(corpus))
-    about = replace(retriever.about, classifier=retriever.about.classifier or trial.depths)
+    retriever, trial = _trial_of(model, items, asked, **overrides)
+    depths = retriever.about.classifier or trial.depths
+    about = replace(retriever.about, classifier=depths)
     table = metrics_table(metrics_of(_score_model(trial, about, asked)))
-    table.attrs['notes'] = table_notes(table, {x: row['depth'] for x, row in about.classifier.items()}, s)
+    table.attrs['notes'] = table_notes(table, {x: row['depth'] for x, row in depths.items()}, trial.s)
     return table

@@ -91,28 +91,40 @@ def _check_large(counts, least): # positives of each pattern (C,)
     require(able >= 2, f'{few}; write coarser ones, or leave the column out: clusters are used then')
 
 # %% ../../nbs/serving/155_proposal.ipynb #c006
+def _of_patterns(counts, given, k, length): # positives of each pattern (C,); whether the folder names them
+    "How many patterns are held out, and which are trained on."
+    if given: _check_large(counts, length + k)
+    held = int((counts >= length + k).sum())
+    fewest = FEW if held >= 4*FEW else 1 # fewer than FEW have no interval
+    rich = int((counts >= 3*length).sum())
+    return dict(clusters=len(counts), heldout_clusters=_within(min(len(counts)/5, held/2), fewest, 50),
+                valid_clusters=_within(min(len(counts)/10, held/4), fewest, 20), heldout_positives=length + k,
+                train_positives=3*length if rich >= 4*FEW else 5*length//2)
+
+# %% ../../nbs/serving/155_proposal.ipynb #dc647b0d
+def _of_sequences(length, k): # three quarters of a sequence are seeds; each depth of the tail is a target
+    tail = length//4
+    return dict(k=k, seq_len=length, prefix_len=length - tail, tail_depths=tuple(range(1, tail + 1)))
+
+# %% ../../nbs/serving/155_proposal.ipynb #cf5a1767
+def _of_training(positives, items): # a small domain is repeated
+    rows = _within(positives, 1000, 10_000)
+    small = rows < 2000
+    return dict(train_rows=rows, normal_share=.2, repetition=3 if small else 1, sft_epochs=2 if small else 1,
+                anchors=_within(items//3, 400, 4000))
+
+# %% ../../nbs/serving/155_proposal.ipynb #bdbc8b9f
 def propose(
     domain, # FolderDomain
 ) -> dict:  # setting -> value, of those that a folder may have
     "Settings that fit a domain's data; raises `ValueError` where vectors or patterns are too few."
     positives = int(domain.attribute.sum())
-    clusters = len(domain.patterns) or _patterns_for(positives)
-    counts = _positives_by_pattern(domain, clusters)
-    enough = min(_MANY, max(FEWEST, clusters/2))
+    counts = _positives_by_pattern(domain, len(domain.patterns) or _patterns_for(positives))
+    enough = min(_MANY, max(FEWEST, len(counts)/2))
     length = next((x for x in _LENGTHS if (counts >= 4*x).sum() >= enough), SHORTEST)
     k = _depth(counts, length)
-    if domain.pattern is not None: _check_large(counts, length + k)
-    held = int((counts >= length + k).sum())
-    fewest = FEW if held >= 4*FEW else 1
-    rich = int((counts >= 3*length).sum())
-    tail = length//4
-    rows = _within(positives, 1000, 10_000)
-    return dict(clusters=clusters, heldout_clusters=_within(min(clusters/5, held/2), fewest, 50),
-                valid_clusters=_within(min(clusters/10, held/4), fewest, 20), train_rows=rows,
-                normal_share=.2, repetition=1 if rows >= 2000 else 3,
-                sft_epochs=1 if rows >= 2000 else 2, k=k, seq_len=length, prefix_len=length - tail,
-                tail_depths=tuple(range(1, tail + 1)), anchors=_within(len(domain.items)//3, 400, 4000),
-                heldout_positives=length + k, train_positives=3*length if rich >= 4*FEW else 5*length//2)
+    return (_of_patterns(counts, domain.pattern is not None, k, length) | _of_sequences(length, k)
+            | _of_training(positives, len(domain.items)))
 
 # %% ../../nbs/serving/155_proposal.ipynb #7fa8eb39
 def domain_name(

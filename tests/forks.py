@@ -25,7 +25,7 @@ from nbdev.test import test_nb as run_cells
 from papermill.iorw import load_notebook_node, write_ipynb
 from papermill.parameterize import parameterize_notebook
 
-from modit.repro.pages import graph, notebooks, page
+from modit.repro.pages import graph, marks, page
 from modit.stages.pipeline import make_stage, stage_path
 from modit.settings import load_settings
 
@@ -47,7 +47,7 @@ def only_svg(figure, out, savefig=Figure.savefig, **words):
 
 
 def execute(path, out, parameters):
-    "In the place of `notebooks.execute`: the cells run in this process."
+    "In the place of `marks.execute`: the cells run in this process."
     out.parent.mkdir(parents=True, exist_ok=True)
     write_ipynb(parameterize_notebook(load_notebook_node(str(path)), parameters, **PYTHON), str(out))
     said = io.StringIO()
@@ -59,9 +59,9 @@ def execute(path, out, parameters):
 
 def run(name, parameters, drawn):
     "What went wrong with a page, or nothing."
-    notebooks.execute = execute
+    marks.execute = execute
     if not drawn: page.save_figure = lambda *given: None
-    try: notebooks.run_notebook(name, **parameters)
+    try: marks.run_notebook(name, **parameters)
     except Exception as e: return f'{type(e).__name__}: {e}'
     return ''
 
@@ -75,7 +75,7 @@ def read_code(names, s):
     "The keys of all stages and of the pages: this process remembers what they are made from."
     for domain in s.domains:
         for variant in graph.MAIN_VARIANTS: stage_path(s, variant, domain)
-    for name in names: notebooks.run_marker(s, name)
+    for name in names: marks.run_marker(s, name)
 
 
 def run_all(names, call, pool):

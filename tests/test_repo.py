@@ -19,7 +19,8 @@ from modit.repro.report.looks import CONFIRMED, NOT_RUN, WORDS
 from modit.stages import pipeline, reach, source, stages
 from modit.cli.command import COMMANDS
 from modit.repro.pages.clone import COMMANDS as OF_A_CLONE
-from modit.repro.pages.notebooks import executed_path, run_marker
+from modit.repro.pages.marks import run_marker
+from modit.repro.pages.notebooks import executed_path
 from modit.repro.datasets.datasets import CLAIMED
 from modit.repro.pages.page import COMMITTED, page_module
 from modit.settings import Settings, load_settings

@@ -18,7 +18,7 @@ STEADY = dict(
 
 def steady_environment():
     "Set the environment for child processes: one thread each, this interpreter, no window."
-    os.environ.pop('JUPYTER_PATH', None)
+    for name in ('JUPYTER_PATH', 'SNAKEMAKE_PROFILE'): os.environ.pop(name, None) # of a person's other work
     for name, value in STEADY.items(): os.environ.setdefault(name, value)
     if 'inline' not in os.environ.get('MPLBACKEND', ''): os.environ['MPLBACKEND'] = 'agg'
     here = str(Path(sys.executable).parent)

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from ...cli.command import _stage
 from ..datasets.datasets import DATASETS, make_dataset
-from .notebooks import run_notebook
+from .marks import run_notebook
 from ...serving.commands import Profile, read_json
 from ...settings import load_settings, require
 

@@ -7,16 +7,19 @@ __all__ = ['TOGETHER', 'MAIN_VARIANTS', 'TRAINING', 'Job', 'changes', 'job_file'
            'pages_lacking', 'page_job', 'slurm_resources', 'limit_met', 'snakemake', 'run_graph']
 
 # %% ../../../nbs/repro/pages/250_graph.ipynb #c002
-import json, os, re, shlex, subprocess, sys, time
+import json, os, re, shlex, signal, subprocess, sys, threading, time
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
+
 from ...variants import variants_of
 from ..datasets.datasets import asks
 from ...stages.environment import steady_environment
-from .notebooks import executed_path, experiments, page_constant, run_marker
+from .marks import drop_stale, run_marker
+from .notebooks import executed_path, experiments, page_constant
 from .page import is_ledger, pages_before
 from .parameters import has_scores, page_settings
 from ..report.report import written_table
@@ -174,10 +177,26 @@ def limit_met(
 # %% ../../../nbs/repro/pages/250_graph.ipynb #c032
 def _repository_lock(folder=None, patience=30.): # by default the folder of all runs; seconds to wait
     "An open file locked by this run; raises `ValueError` if another run holds the lock."
+    path = Path(folder or runs_dir())/'.lock'
     for _ in range(max(1, int(2*patience))):
-        try: return lock_file(Path(folder or runs_dir())/'.lock', wait=False)
+        try: return lock_file(path, wait=False, doing='runs the graph')
         except BlockingIOError: time.sleep(.5)
-    raise ValueError('another run is active in this repository; wait until it ends, or stop it')
+    raise ValueError(f'another run is active in this repository ({path.read_text("utf-8")}); '
+                     'wait until it ends, or stop it')
+
+# %% ../../../nbs/repro/pages/250_graph.ipynb #c032aaab
+def _end_all(number, frame): # a handler of SIGTERM
+    for process in psutil.Process().children(recursive=True): process.terminate()
+    sys.exit(128 + number)
+
+def _to_its_end(command, keep) -> int: # command line; files that it inherits
+    "The status of a process; if this one is told to end, all that it has started ends."
+    main = threading.current_thread() is threading.main_thread() # another thread may set no handler
+    usual = signal.signal(signal.SIGTERM, _end_all) if main else None
+    try: return subprocess.run(command, cwd=repo_root(), pass_fds=keep).returncode
+    finally:
+        if main: signal.signal(signal.SIGTERM, usual)
+
 
 # %% ../../../nbs/repro/pages/250_graph.ipynb #c038
 def snakemake(
@@ -195,13 +214,16 @@ def snakemake(
     slurm_resources('') # before anything runs
     for name in experiments(): page_job(s, name) # a page that cannot be read is told here, in a line
     lock = _repository_lock()
-    began = time.time()
     keep = [] if sys.platform == 'win32' else [lock.fileno()]
     facts = [f'{k}={v}' for k, v in dict(profile=profile, **config).items()]
     command = [sys.executable, '-m', 'snakemake', target, '--config', *facts]
     command += ['--workflow-profile', f'workflow/profiles/{workflow}'] + ['--dry-run']*dry
-    failed = subprocess.run(command, cwd=repo_root(), pass_fds=keep).returncode
-    if failed: raise ValueError(f'a job failed, see above; {limit_met(began)}the same command resumes it')
+    for _ in range(3): # pages that read what a page has just written anew are run in the next pass
+        stale, began = drop_stale(profile), time.time()
+        if _ and not stale: return
+        failed = _to_its_end(command, keep)
+        if failed: raise ValueError(f'a job failed, see above; {limit_met(began)}the same command resumes it')
+        if dry: return
 
 # %% ../../../nbs/repro/pages/250_graph.ipynb #c044
 def run_graph(

@@ -21,7 +21,8 @@ import pandas as pd
 from .graph import (
     Job, job_file, main_stages, needs_of, page_job, pages_lacking, snakemake, stage_jobs)
 from .notebooks import check_parameters, experiment_path, experiments, notebook_parameters
-from .notebooks import run_marker, short_name, unknown_parameter
+from .marks import drop_stale, run_marker
+from .notebooks import short_name, unknown_parameter
 from .page import Page, given_by, is_ledger, open_page, page_module
 from .parameters import has_scores, in_words, results_folder, slug
 from ..report.ledger import not_run, update_claims
@@ -235,6 +236,7 @@ def sweep(
 ) -> Path:          # folder of the joint tables
     "Run a page for every combination of a grid, on all cores; raises `ValueError` before anything runs."
     name = experiment_path(name).stem
+    drop_stale(profile)
     require(grid, 'nothing to sweep; give for example margin=0.01,0.03')
     def typed(key, words): return [_swept_value(name, key, x) for x in dict.fromkeys(words)]
     grid = {key: typed(key, words) for key, words in grid.items()}

@@ -12,9 +12,8 @@ import numpy as np
 import pandas as pd
 
 from ..lib.ablations import AGAIN, PARTS
-from ..lib.curve import gains_picture, in_rounds, items_labelled, items_picture
-from ..lib.curve import paper_gain, whole
-from ..lib.parts import prefer_part, rows_of_part
+from ..lib.curve import (
+    gains_picture, in_rounds, items_labelled, items_picture, paper_gain, prefer_part, rows_of_part, whole)
 from ...ordering import Corpus
 from ..report.ledger import in_counts
 from ..report.report import Table, by_method, with_hppo

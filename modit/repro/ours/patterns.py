@@ -15,7 +15,7 @@ import pandas as pd
 
 from ...direct import Looks
 from ...evaluation import average_pool
-from ..lib.few import of_few, train_few
+from ..lib.curve import of_few, train_few
 from ...flow import guide_of, guided_by
 from ...ordering import Corpus, trained_patterns
 from ...patterns import ROLES

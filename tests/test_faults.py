@@ -187,5 +187,6 @@ def test_a_key_follows_its_own_domain_and_the_code_of_its_engine(monkeypatch):
     other = dict(clusters=(12, 11, 12, 10)) # of D2
     assert key(**other) == key() and key('D2', **other) != key('D2')
     def code(index): # of a corpus with this index
-        return '\n'.join(stages.code_reached(*stages.functions_of(load_settings('smoke', index=index), 'corpus')))
+        words = stages.functions_of(load_settings('smoke', index=index), 'corpus')
+        return '\n'.join(stages.code_reached(*words))
     assert 'IndexHNSWFlat' in code('hnsw') and 'IndexHNSWFlat' not in code('flat')

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from conftest import EXPERIMENTS, PAGES, ROOT
 from modit.repro.report.report import PACKAGES
 
-PROJECT = tomllib.loads((ROOT/'pyproject.toml').read_text())['project']
+PROJECT = tomllib.loads((ROOT/'pyproject.toml').read_text('utf-8'))['project']
 EXTRAS = PROJECT['optional-dependencies']
 MODULES = [p for p in sorted((ROOT/'modit').rglob('*.py')) if p.name != '_modidx.py']
 
@@ -65,7 +65,7 @@ def imports(tree, everywhere=True):
 
 
 @cache
-def tree_of(path): return ast.parse(path.read_text())
+def tree_of(path): return ast.parse(path.read_text('utf-8'))
 
 
 def top_names(tree, everywhere=True):
@@ -87,13 +87,13 @@ def wanted(path, everywhere=True, seen=None):
         others = {*files_behind(path, *line)} - seen
         seen |= others
         for other in others: found |= wanted(other, False, seen)
-    behind = {name for call, name in BEHIND.items() if re.search(call, path.read_text())}
+    behind = {name for call, name in BEHIND.items() if re.search(call, path.read_text('utf-8'))}
     return found | behind if everywhere else found
 
 
 def wanted_by_page(page):
     found = set()
-    for cell in json.loads(page.read_text())['cells']:
+    for cell in json.loads(page.read_text('utf-8'))['cells']:
         source = re.sub(r'^[%!].*$', 'pass', ''.join(cell['source']), flags=re.M)
         if cell['cell_type'] == 'code': found |= top_names(ast.parse(source))
     return found

@@ -29,12 +29,12 @@ DARK = 'axes.facecolor: 202020\nsavefig.transparent: True\nxtick.direction: in\n
 
 def mine(folder):
     "Variables of a person who has a theme, a window, start-up files and a wide terminal of their own."
-    (folder/'matplotlibrc').write_text(DARK)
-    (folder/'startup.py').write_text('mine = 1')
+    (folder/'matplotlibrc').write_text(DARK, 'utf-8')
+    (folder/'startup.py').write_text('mine = 1', 'utf-8')
     own = folder/'ipython'/'profile_default'
     (own/'startup').mkdir(parents=True)
-    (own/'startup'/'own.py').write_text('mine = 1')
-    (own/'ipython_kernel_config.py').write_text("c.InteractiveShellApp.exec_lines = ['mine = 1']")
+    (own/'startup'/'own.py').write_text('mine = 1', 'utf-8')
+    (own/'ipython_kernel_config.py').write_text("c.InteractiveShellApp.exec_lines = ['mine = 1']", 'utf-8')
     return dict(MATPLOTLIBRC=str(folder), MPLBACKEND='module://backend_of_an_editor', COLUMNS='222',
                 PYTHONSTARTUP=str(folder/'startup.py'), IPYTHONDIR=str(folder/'ipython'),
                 PYTHONOPTIMIZE='1', PYTHONWARNINGS='error')
@@ -44,7 +44,7 @@ def outputs(folder, *sources):
     "What the cells of a page show."
     path, out = page(folder/'350_try.ipynb', 'k: int = 1', *sources), folder/'done'/'350_try.ipynb'
     execute(path, out, {})
-    return [cell.get('outputs') for cell in json.loads(out.read_text())['cells']]
+    return [cell.get('outputs') for cell in json.loads(out.read_text('utf-8'))['cells']]
 
 
 SHOWN = """import shutil, sys
@@ -100,15 +100,15 @@ for line in sys.argv[1:]:
 
 
 def merged_as_file(path):
-    lines = path.read_text().split('\n')
-    path.write_text('\n'.join([*lines[:len(lines)//2], *MARKS, *lines[len(lines)//2:]]))
+    lines = path.read_text('utf-8').split('\n')
+    path.write_text('\n'.join([*lines[:len(lines)//2], *MARKS, *lines[len(lines)//2:]]), 'utf-8')
 
 
 def merged_in_a_cell(path):
-    book = json.loads(path.read_text())
+    book = json.loads(path.read_text('utf-8'))
     cell = next(c for c in book['cells'] if '#| export\n' in c['source'])
     cell['source'] += ['\n'] + [f'{line}\n' for line in MARKS]
-    path.write_text(json.dumps(book))
+    path.write_text(json.dumps(book), 'utf-8')
 
 
 @pytest.mark.slow

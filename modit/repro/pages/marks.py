@@ -47,12 +47,13 @@ def run_marker(
 def _digest(path): # of a file's content, unpacked; None if there is no file
     if not path.exists(): return None
     data = path.read_bytes()
+    # two zlibs pack equal rows differently
     return hashlib.sha256(zlib.decompress(data, GZIP) if path.suffix == '.gz' else data).hexdigest()[:16]
 
 def _score_file(p, score): # of a Page that writes it, or reads it
     if score in LEDGER: return p.folder/f'{score}.csv'
-    own = score in page_constant(p.name, 'SCORES')
-    return (p if own else p.other(owner_of(score))).folder/'cases'/f'{score}.csv.gz'
+    writes_it = score in page_constant(p.name, 'SCORES')
+    return (p if writes_it else p.other(owner_of(score))).folder/'cases'/f'{score}.csv.gz'
 
 # %% ../../../nbs/repro/pages/245_marks.ipynb #m010
 def _shown(p): # names of the files that a page's results are shown in; only those that exist
@@ -85,9 +86,9 @@ def stale(
 ) -> str:      # why it does not hold; empty if it does
     "What has changed since a run left its mark."
     try:
-        told = json.loads(mark.read_text('utf-8'))
-        given = check_parameters(experiment_path(mark.stem.rpartition('-')[0]), told['parameters'])
-        return _differs(told['facts'], facts_of(open_page(mark.stem.rpartition('-')[0], **given)))
+        record = json.loads(mark.read_text('utf-8'))
+        given = check_parameters(experiment_path(mark.stem.rpartition('-')[0]), record['parameters'])
+        return _differs(record['facts'], facts_of(open_page(mark.stem.rpartition('-')[0], **given)))
     except (ValueError, KeyError, TypeError, AttributeError): return 'of a page or settings that have changed'
 
 # %% ../../../nbs/repro/pages/245_marks.ipynb #m013

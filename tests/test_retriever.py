@@ -31,7 +31,6 @@ from modit.serving.lists import answer_line
 from modit.serving.retriever import Retriever
 from modit.settings import load_settings, override
 from modit.data.synth import make_domain, make_world
-from modit.store import HalfRows
 
 TINY = dict(pretrain_steps=6, hppo_cases=16, train_rows=[200], checkpoint_every=2)
 PLAIN = dict(share=1., step=0., own=0.)  # the policy's query as it is
@@ -187,10 +186,10 @@ def test_a_folder_without_its_embeddings_is_told_as_that(shoes, tmp_path):
 
 
 def test_a_table_in_half_precision_knows_its_items(numbered):
-    half = HalfRows(np.asarray(numbered.catalogue.items).astype(np.float16))
+    half = np.asarray(numbered.catalogue.items).astype(np.float16)
     with pytest.warns(UserWarning, match='other items'): shop = numbered.over(SimpleNamespace(items=half))
     for row in (3, 50, 1234):
-        for vector in (half.table[row], half[row], numbered.catalogue.items[row]):
+        for vector in (half[row], numbered.catalogue.items[row]):
             x, rows = shop.seed_vectors(vector[None])
             assert np.flatnonzero(shop.catalogue.is_seed(x, rows)).tolist() == [row]
             assert str(row) not in shop.expand(vector[None], 20, step=0, own=0).id.tolist()

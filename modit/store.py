@@ -159,7 +159,7 @@ def lock_file(
 ):             # an open file, which holds the lock until it is closed
     "Lock out other processes; without `wait`, raises `BlockingIOError` when another one holds the lock."
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = open(path, 'a+')
+    file = open(path, 'a+', encoding='utf-8')
     try: _flock(file, False)
     except BlockingIOError:
         if not wait: raise

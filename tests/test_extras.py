@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from conftest import EXPERIMENTS, PAGES, ROOT
 from modit.repro.report.report import PACKAGES
 
-PROJECT = tomllib.loads((ROOT/'pyproject.toml').read_text())['project']
+PROJECT = tomllib.loads((ROOT/'pyproject.toml').read_text('utf-8'))['project']
 EXTRAS = PROJECT['optional-dependencies']
 
 # The files that an extra is for; all other modules are for a plain install.
@@ -55,8 +55,8 @@ def installed_by(extra):
 
 def sources(path):
     "Texts of Python that a file has: itself, or a page's code cells without magics."
-    if path.suffix == '.py': return [path.read_text()]
-    cells = [c for c in json.loads(path.read_text())['cells'] if c['cell_type'] == 'code']
+    if path.suffix == '.py': return [path.read_text('utf-8')]
+    cells = [c for c in json.loads(path.read_text('utf-8'))['cells'] if c['cell_type'] == 'code']
     return [re.sub(r'^[%!].*$', 'pass', ''.join(c['source']), flags=re.M) for c in cells]
 
 

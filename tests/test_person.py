@@ -31,9 +31,9 @@ def mine(folder):
     "Variables of a person who has a theme, a window, start-up files and a wide terminal of their own."
     own = folder/'ipython'/'profile_default'
     (own/'startup').mkdir(parents=True)
-    for path in (folder/'startup.py', own/'startup'/'own.py'): path.write_text('mine = 1')
-    (folder/'matplotlibrc').write_text(DARK)
-    (own/'ipython_kernel_config.py').write_text("c.InteractiveShellApp.exec_lines = ['mine = 1']")
+    for path in (folder/'startup.py', own/'startup'/'own.py'): path.write_text('mine = 1', 'utf-8')
+    (folder/'matplotlibrc').write_text(DARK, 'utf-8')
+    (own/'ipython_kernel_config.py').write_text("c.InteractiveShellApp.exec_lines = ['mine = 1']", 'utf-8')
     return dict(MATPLOTLIBRC=str(folder), MPLBACKEND='module://backend_of_an_editor', COLUMNS='222',
                 PYTHONSTARTUP=str(folder/'startup.py'), IPYTHONDIR=str(folder/'ipython'),
                 PYTHONOPTIMIZE='1', PYTHONWARNINGS='error')
@@ -43,7 +43,7 @@ def outputs(folder):
     "What the cells of a page show."
     path, out = page(folder/'350_try.ipynb', 'k: int = 1', SHOWN), folder/'done'/'350_try.ipynb'
     execute(path, out, {})
-    return [cell.get('outputs') for cell in json.loads(out.read_text())['cells']]
+    return [cell.get('outputs') for cell in json.loads(out.read_text('utf-8'))['cells']]
 
 
 def test_a_page_shows_the_same_to_everybody(tmp_path, monkeypatch):
@@ -61,7 +61,7 @@ MARKS = ['<<<<<<< HEAD\n', '"ours",\n', '=======\n', '"theirs",\n', '>>>>>>> oth
 @pytest.mark.parametrize('whole', [True, False])
 def test_conflict_marks_in_a_page_are_told_in_a_line(tmp_path, whole):
     path = page(tmp_path/'310_density.ipynb', 'k: int = 1', '' if whole else ''.join(MARKS))
-    if whole: path.write_text(path.read_text() + ''.join(MARKS))
+    if whole: path.write_text(path.read_text('utf-8') + ''.join(MARKS), 'utf-8')
     with pytest.raises(ValueError, match='310_density.ipynb') as refusal:
         syntax_tree(path, ''.join(line for cell in code_cells(path) for line in cell['source']))
     assert '\n' not in str(refusal.value)

@@ -56,7 +56,7 @@ NAMES = {
 # ---- the CSV side
 def rows(label):
     path = REPORTED/f'{label.replace(":", "-")}.csv'
-    with open(path, newline='') as f: return list(csv.DictReader(f))
+    with open(path, newline='', encoding='utf-8') as f: return list(csv.DictReader(f))
 
 
 def as_printed(name, text):
@@ -79,7 +79,7 @@ def clean(cell):
 
 def grid(label):
     "The cells of one tabular, in the project's names, header first."
-    body = PAPER.read_text().split(rf'\label{{{label}}}')[1].split(r'\begin{tabular}')[1]
+    body = PAPER.read_text('utf-8').split(rf'\label{{{label}}}')[1].split(r'\begin{tabular}')[1]
     body = body.split(r'\end{tabular}')[0].split('\n', 1)[1].replace(r'\hline', '')
     return [[clean(c) for c in line.split('&')] for line in body.split(r'\\') if '&' in line]
 
@@ -176,7 +176,7 @@ def test_every_cell_is_the_papers(label):
 @needs_paper
 @pytest.mark.parametrize('kind', ['Table', 'Figure'])
 def test_numbers_are_the_paper_s(kind):
-    labels = re.findall(rf'\\label\{{({kind[:3].lower()}:[^}}]*)\}}', PAPER.read_text())
+    labels = re.findall(rf'\\label\{{({kind[:3].lower()}:[^}}]*)\}}', PAPER.read_text('utf-8'))
     listed = CONTENTS[CONTENTS.number.str.startswith(kind)]
     assert list(zip(listed.number, listed.label, strict=True)) == [
         (f'{kind} {i}', label) for i, label in enumerate(labels, 1)]
@@ -187,7 +187,7 @@ def test_every_table_has_a_reader():
 
 
 def test_a_table_or_figure_is_of_its_page():
-    code = {page: Path(page_module(page).__file__).read_text() for page in CONTENTS.page}
+    code = {page: Path(page_module(page).__file__).read_text('utf-8') for page in CONTENTS.page}
     labels = CONTENTS.label.str.replace(':', '-')
     elsewhere = [x for x, page in zip(labels, CONTENTS.page, strict=True) if f"'{x}'" not in code[page]]
     assert not elsewhere, f'figures/reported/contents.csv: the page makes no {elsewhere}'
@@ -266,7 +266,7 @@ def plain(text):
 
 @needs_paper
 def test_quotes_are_the_papers():
-    text = plain(PAPER.read_text())
+    text = plain(PAPER.read_text('utf-8'))
     quotes = re.findall(r'“([^”]*)”', ' '.join([*LISTED.paper, *LISTED.why]))
     assert len(quotes) > 15 and not [q for q in quotes if q not in text]
 
@@ -274,7 +274,7 @@ def test_quotes_are_the_papers():
 def test_text_is_what_the_page_would_write(page, found):
     sizes = pd.read_csv(page.folder/'tab-proportions.csv', dtype=str)
     text = deviations.text_of(found, sizes, page)
-    assert TEXT.read_text() == text, 'run modit run 305_deviations, then commit'
+    assert TEXT.read_text('utf-8') == text, 'run modit run 305_deviations, then commit'
 
 
 def test_another_run_leaves_the_text(page, found, monkeypatch):

@@ -200,13 +200,13 @@ def test_a_model_says_nothing_of_items_labels_and_places(shoes):
 
 def rewritten(folder, **changes):
     "Other values in a config, with a hash that fits."
-    config = json.loads((folder/'config.json').read_text()) | changes
-    (folder/'config.json').write_text(json.dumps(config | dict(sha256=_config_hash(config))))
+    config = json.loads((folder/'config.json').read_text('utf-8')) | changes
+    (folder/'config.json').write_text(json.dumps(config | dict(sha256=_config_hash(config))), 'utf-8')
 
 
 def test_no_function_named_in_a_config_is_followed(copied, shoes, tmp_path, monkeypatch):
-    settings = json.loads((copied/'config.json').read_text())['settings']
-    (tmp_path/'evil.py').write_text(f"open({str(tmp_path/'ran')!r}, 'w')\ndef run(*_): pass")
+    settings = json.loads((copied/'config.json').read_text('utf-8'))['settings']
+    (tmp_path/'evil.py').write_text(f"open({str(tmp_path/'ran')!r}, 'w')\ndef run(*_): pass", 'utf-8')
     monkeypatch.syspath_prepend(str(tmp_path))
     rewritten(copied, settings=settings | dict(index='evil:run'))
     found = Retriever.load(copied, shoes)
@@ -237,7 +237,7 @@ def test_a_damaged_folder_is_refused_in_one_line(copied, name, how):
 @pytest.mark.parametrize('text', ['[]', '"modit"', '{"architectures": ["BertModel"]}', '{"format": 1}',
                                   '{"format": "modit retriever 2"}', '{"format": "modit retriever 3"}'])
 def test_a_foreign_folder_is_refused_in_one_line(copied, text):
-    (copied/'config.json').write_text(text)
+    (copied/'config.json').write_text(text, 'utf-8')
     with pytest.raises(ValueError, match='config.json') as refusal: Retriever.load(copied)
     assert '\n' not in str(refusal.value)
 
@@ -252,7 +252,7 @@ def test_a_foreign_folder_is_refused_in_one_line(copied, text):
     (dict(about=None), 'lacks settings, about'),
     (dict(about=dict(stage='sft')), 'lacks items, items_key, moves, trained')])
 def test_a_config_made_by_hand_is_refused_in_one_line(copied, shoes, changes, said):
-    config = json.loads((copied/'config.json').read_text())
+    config = json.loads((copied/'config.json').read_text('utf-8'))
     if not changes.keys() & config.keys(): changes = dict(settings=config['settings'] | changes)
     files = changes.get('files')
     if files == {'model.safetensors': None}: changes['files'] = {x: config['files'][x] for x in files}
@@ -333,15 +333,15 @@ def test_a_fit_that_is_killed_ends_with_the_same_bytes(tmp_path, monkeypatch):
     words = ['fit', folder, '--variant', 'adaptive', '--profile', 'smoke', '--overrides', json.dumps(TINY)]
     stops = ('checkpoint.safetensors', signal.SIGINT), ('adaptive-', signal.SIGKILL), (None, None)
     for sign, stop in stops: # stopped when such a file is there
-        log.write_text('')
+        log.write_text('', 'utf-8')
         run = begin_apart(COMMAND, *words, out=log, MODIT_RUNS=tmp_path/'runs')
         while run.is_alive() and not (sign and [*(tmp_path/'runs').rglob(f'{sign}*')]): time.sleep(.02)
         if sign: os.kill(run.pid, stop)
         run.join()
         if stop == signal.SIGINT:
             said = 'modit: stopped; the same command resumes it'
-            assert run.exitcode == 130 and log.read_text().splitlines()[-1] == said
-    assert run.exitcode == 0, log.read_text()[-2000:]
+            assert run.exitcode == 130 and log.read_text('utf-8').splitlines()[-1] == said
+    assert run.exitcode == 0, log.read_text('utf-8')[-2000:]
     monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'others'))
     fit(folder, 'smoke', 'adaptive', tmp_path/'again', **TINY)
     assert contents(folder/'model') == contents(tmp_path/'again'/'shoes')
@@ -353,7 +353,7 @@ def test_two_fits_of_one_folder_take_turns(shoes, tmp_path):
     words = dict(out=log, MODIT_RUNS=tmp_path/'runs')
     both = [begin_apart(COMMAND, 'fit', folder, '--profile', 'smoke', **words) for _ in range(2)]
     for run in both: run.join()
-    said = log.read_text()
+    said = log.read_text('utf-8')
     assert [run.exitcode for run in both] == [0, 0], said
     assert any(f'modit: waiting for process {run.pid} on ' in said for run in both)
     assert contents(folder/'model') == contents(shoes/'model')
@@ -370,8 +370,8 @@ def test_a_fit_of_two_processes_ends_and_the_first_alone_speaks(tmp_path):
     both = [begin_apart(COMMAND, 'fit', folder, '--profile', 'smoke', RANK=x, LOCAL_RANK=x, **env,
                         out=tmp_path/x, err=tmp_path/f'{x}.log') for x in '01']
     for run in both: run.join()
-    said = [(tmp_path/x).read_text() for x in '01']
-    assert [run.exitcode for run in both] == [0, 0], (tmp_path/'0.log').read_text()
+    said = [(tmp_path/x).read_text('utf-8') for x in '01']
+    assert [run.exitcode for run in both] == [0, 0], (tmp_path/'0.log').read_text('utf-8')
     assert 'model in' in said[0] and not said[1]
     assert Retriever.load(folder).about.metrics
 

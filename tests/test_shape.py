@@ -216,7 +216,7 @@ def test_marks_move_the_query_as_far_as_validation_chose(open_shop):
 def test_the_command_shapes_a_list(open_shop, shop, tmp_path, modit):
     plain = open_shop.expand(ASKED, 8, **MOVES)
     plain.assign(judged=['1', '0', *[''*6]*6]).to_csv(tmp_path/'marks.tsv', sep='\t', index=False)
-    (tmp_path/'ids').write_text('\n'.join(plain.id[2:4]))
+    (tmp_path/'ids').write_text('\n'.join(plain.id[2:4]), 'utf-8')
     line = ['expand', shop/'model', '--seeds', '-', '--k', 6, *PLAIN, '--where', 'price<60', '--where',
             'shop!=', '--without', tmp_path/'ids', '--judged', tmp_path/'marks.tsv', '--distinct', 'shop=4']
     status, lines, last = modit(*line, stdin='\n'.join(ASKED))
@@ -246,13 +246,13 @@ def test_a_printed_list_can_be_seeds_and_marks(open_shop, tmp_path, modit):
     found = Retriever.load(tmp_path/'odd').catalogue
     assert {*found.ids[found.rows_of(names)]} == {*odd} > {x for x in odd if x[0] != '"'} <= {*names}
     marked = [f'{lines[0]}\tjudged', *(f'{row}\t{i % 2}' for i, row in enumerate(lines[1:]))]
-    (tmp_path/'marks.tsv').write_text('\n'.join(marked), newline='\n')
+    (tmp_path/'marks.tsv').write_text('\n'.join(marked), newline='\n', encoding='utf-8')
     assert {*read_marks(tmp_path/'marks.tsv')} == {*odd}
     for more, said in (((), names), (('--judged', tmp_path/'marks.tsv'), ASKED)):
         status, again, last = modit(*line, '--k', 3, *more, stdin='\n'.join(said))
         assert status == 0 and len(again) == 4, last
     table = pd.DataFrame(dict(id=['a\tb', 'c\nd', 'e\rf', '"\t"'], judged='1'))
-    (tmp_path/'tabs.tsv').write_text(printed(table), newline='\n')
+    (tmp_path/'tabs.tsv').write_text(printed(table), newline='\n', encoding='utf-8')
     assert list(read_marks(tmp_path/'tabs.tsv')) == table.id.tolist()
 
 
@@ -283,7 +283,7 @@ def test_files_from_other_systems_are_read(open_shop, shop, tmp_path, modit):
     assert status == 0 and [row.split('\t')[0] for row in lines[1:]] == plain
     judged = open_shop.expand(ASKED, 4, **MOVES, judged={plain[0]: 1, plain[1]: 0}).id.tolist()
     assert [row.split('\t')[0] for row in modit(*line, '--judged', marks)[1][1:]] == judged
-    marks.write_text(marks.read_text().replace('\t', ';')) # a spreadsheet where a comma is in numbers
+    marks.write_text(marks.read_text('utf-8').replace('\t', ';'), 'utf-8') # where a comma is in numbers
     assert [row.split('\t')[0] for row in modit(*line, '--judged', marks)[1][1:]] == judged
     status, lines, last = modit('expand', shop/'model', '--lists', lists, '--k', 4, *PLAIN)
     answers = [json.loads(line) for line in lines]

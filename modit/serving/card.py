@@ -250,4 +250,4 @@ def model_card(
         known=_known_words(about.data.get('known')),
         depths=' and '.join(f'{row["depth"]} ({split})' for split, row in about.classifier.items()),
         table=markdown_table(metrics_table(about.metrics)), feedback=feedback_words(about.feedback))
-    return (resources.files('modit.serving')/'card.md').read_text().format(**facts)
+    return (resources.files('modit.serving')/'card.md').read_text('utf-8').format(**facts)

@@ -168,7 +168,7 @@ def limit_met(
     "The job that Slurm ended at a limit, and the word of MODIT_SLURM to raise."
     logs = Path(folder or repo_root()/'.snakemake'/'slurm_logs').rglob('*.log')
     for path in sorted(path for path in logs if path.stat().st_mtime >= since):
-        text, job = path.read_text(errors='replace'), path.parent.name.removeprefix('rule_')
+        text, job = path.read_text(errors='replace', encoding='utf-8'), path.parent.name.removeprefix('rule_')
         for pattern, word in _LIMITS.items():
             if re.search(pattern, text, re.I):
                 return f"{job} exceeded its {word}; raise it with MODIT_SLURM='{word}=...'; "

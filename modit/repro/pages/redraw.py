@@ -211,7 +211,7 @@ def sweep_jobs(
     plan, # JSON file of the jobs
 ) -> tuple: # jobs of stages, jobs of runs, each output -> Job
     "The jobs of a sweep that have not run yet."
-    jobs = {output: Job(*x) for output, x in json.loads(Path(plan).read_text()).items()}
+    jobs = {output: Job(*x) for output, x in json.loads(Path(plan).read_text('utf-8')).items()}
     runs = {output: job for output, job in jobs.items() if job.log}
     return {output: job for output, job in jobs.items() if not job.log}, runs
 

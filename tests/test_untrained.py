@@ -58,7 +58,8 @@ def lead(monkeypatch):
     monkeypatch.setattr(rivals, 'parts_of', lambda *given: {})
     def served(gain, few=2): # gain: of cases and what is counted -> the policy's lead, (n, 1)
         def joint(corpus, cases, parts, offers, k, counted=None):
-            return np.broadcast_to(gain(cases, counted), (len(cases), 1))*offers.share.to_numpy()
+            some = 1 + np.linspace(0, .1, len(cases))[:, None] # kinds that are all alike decide nothing
+            return some*gain(cases, counted)*offers.share.to_numpy()
         monkeypatch.setattr(rivals, 'joint_of_moves', joint)
         monkeypatch.setattr(learned, 'FEW', few)
         return {split: row.share for split, row in rivals.Trial(corpus, s, object()).moves['served'].items()}

@@ -23,7 +23,7 @@ from modit.serving.proposal import settings_of
 from modit.serving.retriever import Retriever
 from modit.settings import load_settings
 
-OWN = dict(valid_patterns=.5, direct_steps=150, direct_checkpoints=[], hppo_cases=400, k=20,
+OWN = dict(valid_patterns=.5, direct_steps=4, direct_checkpoints=[], hppo_cases=400, k=20,
              direct_lr=1e-9) # a policy that stays averaging
 
 

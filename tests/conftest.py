@@ -18,11 +18,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 import apart
-import guard
-from guard import pytest_keyboard_interrupt # noqa: F401, a hook
 from style import ROOT, all_pages, module_of # noqa: F401
 
-guard.begin()
 os.environ.setdefault('OMP_NUM_THREADS', '1') # before a library counts processors
 import numpy as np # noqa: E402
 import pandas as pd # noqa: E402

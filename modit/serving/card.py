@@ -45,6 +45,7 @@ def _interval_row(cell, method, rival, metric):
                low=None, high=None, cases=len(a), patterns=patterns.nunique())
     if row['patterns'] < FEW: return row
     interval = cluster_interval(a, b, patterns)
+    if np.isnan(interval.low): return row # all patterns alike
     least = 0. if rival is None else -1.
     return row | dict(low=round(max(interval.low, least), 6), high=round(min(interval.high, 1.), 6))
 

@@ -46,7 +46,7 @@ def _announce(path): warnings.warn(f'settings are those of {path}', stacklevel=2
 def settings_path() -> Path:
     "The settings file in force; warns if the file is neither the clone's nor the package's."
     for path in (x/'settings.ini' for x in _above('.')):
-        if path.exists() and 'seq_len' in path.read_text(errors='ignore'):
+        if path.exists() and 'seq_len' in path.read_text(errors='ignore', encoding='utf-8'):
             if path.parent != clone_root(): _announce(path)
             return path
     return repo_root()/'settings.ini'

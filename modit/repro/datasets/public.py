@@ -151,7 +151,7 @@ def read_wordnet() -> pd.DataFrame: # id, text, count, verb
     return items.assign(count=items.id.map(counts).fillna(0).astype(int), verb=items.id.str.startswith('v'))
 
 # %% ../../../nbs/repro/datasets/039_public.ipynb #c013x
-def _wordnet_notice(): return (repo_root()/'data_public'/'LICENSE-wordnet.txt').read_text()
+def _wordnet_notice(): return (repo_root()/'data_public'/'LICENSE-wordnet.txt').read_text('utf-8')
 
 # %% ../../../nbs/repro/datasets/039_public.ipynb #c018x
 def _clean_tweet(text):

@@ -73,7 +73,7 @@ def make_tree(
     items = _items()
     if most: items = items.iloc[np.sort(stream(0, 'public', 'tree').permutation(len(items))[:most])]
     vectors = embed(items.text.tolist(), runs_dir()/'public'/'shards', None)
-    atomic_write(folder/'LICENSE', (repo_root()/'data_public'/'LICENSE-wordnet.txt').read_text())
+    atomic_write(folder/'LICENSE', (repo_root()/'data_public'/'LICENSE-wordnet.txt').read_text('utf-8'))
     noun = items.pattern.notna()
     kept = items[noun]
     write_folder(folder, vectors[noun], kept.id, kept.attribute, text=kept.text, pattern=kept.pattern)

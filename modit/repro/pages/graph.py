@@ -18,10 +18,10 @@ import psutil
 from ...variants import variants_of
 from ..datasets.datasets import asks
 from ...stages.environment import steady_environment
-from .marks import drop_stale, run_marker
+from .marks import drop_stale, has_run, run_marker
 from .notebooks import executed_path, experiments, page_constant
 from .page import is_ledger, pages_before
-from .parameters import has_scores, page_settings
+from .parameters import page_settings
 from ..report.report import written_table
 from ...stages.stages import stage_path, stages_of
 from ...settings import Settings, load_settings, repo_root, require
@@ -112,9 +112,9 @@ def pages_lacking(
     profile:str, # a profile of settings.ini
     name:str,    # of an experiment
 ) -> list:       # of experiments
-    "The pages that must run before an experiment and whose scores are missing."
+    "The pages that must run before an experiment: their scores are missing, or are those of another run."
     if is_ledger(name): return []
-    return [x for x in pages_before(name, profile) if not has_scores(profile, x)]
+    return [x for x in pages_before(name, profile) if not has_run(profile, x)]
 
 # %% ../../../nbs/repro/pages/250_graph.ipynb #c029
 @cache
@@ -168,7 +168,7 @@ def limit_met(
     "The job that Slurm ended at a limit, and the word of MODIT_SLURM to raise."
     logs = Path(folder or repo_root()/'.snakemake'/'slurm_logs').rglob('*.log')
     for path in sorted(path for path in logs if path.stat().st_mtime >= since):
-        text, job = path.read_text(errors='replace'), path.parent.name.removeprefix('rule_')
+        text, job = path.read_text(errors='replace', encoding='utf-8'), path.parent.name.removeprefix('rule_')
         for pattern, word in _LIMITS.items():
             if re.search(pattern, text, re.I):
                 return f"{job} exceeded its {word}; raise it with MODIT_SLURM='{word}=...'; "
@@ -198,6 +198,8 @@ def _to_its_end(command, keep) -> int: # command line; files that it inherits
         if main: signal.signal(signal.SIGTERM, usual)
 
 # %% ../../../nbs/repro/pages/250_graph.ipynb #c038
+_PASSES = 7 # pages that read pages that read pages: the longest such chain has six
+
 def snakemake(
     target:str,       # main, paper, replicate or sweep
     profile:str,      # a profile of settings.ini
@@ -217,9 +219,9 @@ def snakemake(
     facts = [f'{k}={v}' for k, v in dict(profile=profile, **config).items()]
     command = [sys.executable, '-m', 'snakemake', target, '--config', *facts]
     command += ['--workflow-profile', f'workflow/profiles/{workflow}'] + ['--dry-run']*dry
-    for _ in range(3): # pages that read what a page has just written anew are run in the next pass
+    for again in range(_PASSES): # pages that read what a page has just written anew are run in the next pass
         stale, began = drop_stale(profile), time.time()
-        if _ and not stale: return
+        if again and not stale: return
         failed = _to_its_end(command, keep)
         if failed: raise ValueError(f'a job failed, see above; {limit_met(began)}the same command resumes it')
         if dry: return

@@ -41,7 +41,7 @@ def code_cells(
     path, # a notebook file
 ) -> list: # its code cells, as dicts
     "The code cells of a notebook; raises `FileNotFoundError` or `ValueError`."
-    try: cells = json.loads(Path(path).read_text())['cells']
+    try: cells = json.loads(Path(path).read_text('utf-8'))['cells']
     except (ValueError, KeyError, TypeError): # no UTF-8, no JSON, or other JSON
         raise ValueError(f'{path} is not a notebook; restore it from version control') from None
     return [c for c in cells if c['cell_type'] == 'code']

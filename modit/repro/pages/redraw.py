@@ -21,7 +21,7 @@ import pandas as pd
 from .graph import (
     Job, job_file, main_stages, needs_of, page_job, pages_lacking, snakemake, stage_jobs)
 from .notebooks import check_parameters, experiment_path, experiments, notebook_parameters
-from .marks import drop_stale, run_marker
+from .marks import drop_stale, has_run, run_marker
 from .notebooks import short_name, unknown_parameter
 from .page import Page, given_by, is_ledger, open_page, page_module
 from .parameters import has_scores, in_words, results_folder, slug
@@ -193,7 +193,7 @@ def combination(
 # %% ../../../nbs/repro/pages/252_redraw.ipynb #d500000a
 def _is_done(name, c): # do a combination's scores exist, committed or computed by this code
     s = load_settings(c.page.s.profile)
-    if not c.page.changed: return has_scores(s.profile, name)
+    if not c.page.changed: return has_run(s.profile, name) and not pages_lacking(s.profile, name)
     return run_marker(s, name, **c.parameters).exists() and not c.page.missing()
 
 def _jobs_of(name, c) -> list: # of Job: the stages of a combination, and its run
@@ -211,7 +211,7 @@ def sweep_jobs(
     plan, # JSON file of the jobs
 ) -> tuple: # jobs of stages, jobs of runs, each output -> Job
     "The jobs of a sweep that have not run yet."
-    jobs = {output: Job(*x) for output, x in json.loads(Path(plan).read_text()).items()}
+    jobs = {output: Job(*x) for output, x in json.loads(Path(plan).read_text('utf-8')).items()}
     runs = {output: job for output, job in jobs.items() if job.log}
     return {output: job for output, job in jobs.items() if not job.log}, runs
 

@@ -129,7 +129,7 @@ def filled(
     shown=written, # function of a value -> its text
 ) -> str:          # Markdown
     "A text with its values; an unknown value raises `jinja2.UndefinedError`."
-    text = (repo_root()/FOLDER/f'{name}.md').read_text()
+    text = (repo_root()/FOLDER/f'{name}.md').read_text('utf-8')
     how = dict(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     return jinja2.Environment(finalize=shown, **how).from_string(text).render(values)
 
@@ -187,7 +187,7 @@ def write_html(
     for name in re.findall(r'!\[[^]]*\]\(([^)]+)\)', text):
         (folder/name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(repo_root()/'figures'/name, folder/name)
-    page = jinja2.Template((repo_root()/FOLDER/'page.html').read_text())
+    page = jinja2.Template((repo_root()/FOLDER/'page.html').read_text('utf-8'))
     atomic_write(folder/'report.html', page.render(title=_title(text), body=as_form(text, Screen())))
     return folder/'report.html'
 
@@ -199,7 +199,7 @@ def write_pdf(
     "Write the article as a PDF."
     if not importlib.util.find_spec('typst'): return None
     import typst
-    head = f'#let title = {_string(_title(text))}\n' + (repo_root()/FOLDER/'page.typ').read_text()
+    head = f'#let title = {_string(_title(text))}\n' + (repo_root()/FOLDER/'page.typ').read_text('utf-8')
     atomic_write(folder/'report.typ', head + as_form(text, Print()))
     out = folder/'report.pdf'
     typst.compile(str(folder/'report.typ'), output=str(out), root=str(folder), ignore_system_fonts=True)
@@ -212,7 +212,7 @@ def write_report():
     text = fill()
     page = write_html(folder, text)
     print(page)
-    beside = page.read_text().replace('src="', 'src="../figures/') # in docs it shows the committed pictures
+    beside = page.read_text('utf-8').replace('src="', 'src="../figures/') # docs shows the committed ones
     atomic_write(repo_root()/'docs'/'report.html', beside)
     pdf = write_pdf(folder, text)
     print(pdf or 'no PDF without Typst: pip install "modit[report]"')

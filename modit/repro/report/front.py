@@ -108,7 +108,7 @@ def printed(
     cell, # id
 ) -> str:
     "What a cell printed when its page was last run."
-    cells = json.loads((repo_root()/'nbs'/f'{page}.ipynb').read_text())['cells']
+    cells = json.loads((repo_root()/'nbs'/f'{page}.ipynb').read_text('utf-8'))['cells']
     [outputs] = [x['outputs'] for x in cells if x['id'] == cell]
     return ''.join(''.join(x['text']) for x in outputs if x['output_type'] == 'stream').strip()
 

@@ -13,7 +13,7 @@ from conftest import ROOT, environment
 from modit import patterns
 from modit.stages import pipeline
 from modit.data.folder import write_folder
-from modit.ordering import Corpus, by_pattern, centroid, prepare_corpus
+from modit.ordering import Corpus, centroid, prepare_corpus
 from modit.patterns import find_patterns
 from modit.retrieval import VectorIndex
 from modit.settings import load_settings
@@ -110,30 +110,6 @@ def test_items_of_a_folder_stay_there_if_they_are_unit_rows(tmp_path, monkeypatc
     made = pipeline.stage_path(moved, 'corpus', 'mine').stat().st_mtime_ns
     assert np.array_equal(pipeline.get_corpus(moved, 'mine').items, corpus.items)
     assert pipeline.stage_path(moved, 'corpus', 'mine').stat().st_mtime_ns == made
-
-
-@pytest.mark.parametrize('length', [1, 3])
-def test_a_folder_of_half_precision_is_that_of_single_precision(tmp_path, monkeypatch, length):
-    found = {}
-    for kind in ('float32', 'float16'):
-        monkeypatch.setenv('MODIT_RUNS', str(tmp_path/f'runs-{kind}'))
-        folder = tmp_path/kind/'mine'
-        write_folder(folder, (length*D1.items).astype(kind), range(3000), D1.attribute)
-        found[kind] = pipeline.get_corpus(own_settings(folder), 'mine')
-    one, half = found.values()
-    step = 2**-11 # half precision rounds a number by so much of itself
-    assert np.allclose(half.items, one.items, atol=1.5*step)
-    for column in ('pattern', 'role'): # at the borders of clusters
-        assert (getattr(half, column) != getattr(one, column)).mean() < .01
-    # An item at a border that changes sides changes which anchors are drawn, and so the predictor.
-    assert np.corrcoef(half.density, one.density)[0, 1] > .95
-    if (half.pattern == one.pattern).all(): assert np.abs(half.density - one.density).max() < .02
-    ids = by_pattern(one.pattern, one.attribute)
-    queries = np.stack([one.items[rows[:8]].mean(0) for rows in ids])
-    queries = (queries/np.linalg.norm(queries, axis=1, keepdims=True)).astype(np.float32)
-    (scores, theirs), (halved, ours) = one.index.search(queries, 50), half.index.search(queries, 50)
-    assert np.abs(scores - halved).max() < 2*step
-    for mine, other in zip(ours, theirs, strict=True): assert len(np.intersect1d(mine, other)) >= 48
 
 
 MANY = [('flat', 20_000), ('torch', 2000), ('hnsw', 2000), ('ivf', 2000)]

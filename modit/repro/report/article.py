@@ -75,12 +75,12 @@ def _claims_table(rows):
     "Statements with place, scale, cells, interval, word and what runs them again."
     def signed(v): return f'{v:+.3f}'.replace('-', '−')
     names = ['id', 'place', 'statement', 'scale']
-    found = rows[[c for c in names if rows[c].nunique() > 1]].assign(
+    table = rows[[c for c in names if rows[c].nunique() > 1]].assign(
         cells=[f'{r.significant}/{r.against}/{r.cells}' for r in rows.itertuples()],
         estimate=[f'{signed(r.estimate)} [{signed(r.low)}, {signed(r.high)}]' for r in rows.itertuples()],
         word=rows.verdict.str.removesuffix(' at this scale'), run=rows.page)
-    found.loc[rows.cells == 0, ['cells', 'estimate']] = ''
-    return _as_markdown(found)
+    table.loc[rows.cells == 0, ['cells', 'estimate']] = ''
+    return _as_markdown(table)
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a021
 def _main_table():
@@ -101,8 +101,8 @@ def _differing(*statuses): # all without a status
 
 def _minutes():
     rows = _rows_of('run-seconds')
-    found = rows.groupby(rows.stage.str.replace(r'^\d+_', 'page ', regex=True), sort=False).seconds
-    return found.agg(runs='size', minutes=lambda v: f'{v.sum()/60:.1f}').reset_index()
+    seconds = rows.groupby(rows.stage.str.replace(r'^\d+_', 'page ', regex=True), sort=False).seconds
+    return seconds.agg(runs='size', minutes=lambda v: f'{v.sum()/60:.1f}').reset_index()
 
 def _pages(profile): return pd.read_json(repo_root()/'figures'/profile/'manifest.json', orient='index')
 

@@ -46,7 +46,7 @@ def write_cases(
 def _shown(path): return path.relative_to(repo_root()) if path.is_relative_to(repo_root()) else path
 
 @lru_cache(64) # the pages of a run read the same files
-def _read(path, *written): return pd.read_csv(path)
+def _read(path, *written): return pd.read_csv(path) # time and inode: a file that was replaced is read again
 
 def read_cases(
     folder:Path,    # figures/<profile>, or that of a rerun
@@ -144,8 +144,8 @@ def written_table(
 ) -> str:
     "A table and its caption as a page has written them; raises `FileNotFoundError` if none has."
     for path in sorted(Path(folder).glob('[!.]*.md')):
-        found = path.read_text('utf-8').partition(f'## {label}\n\n')[2]
-        if found: return found.partition('\n\n## ')[0].rstrip('\n')
+        text = path.read_text('utf-8').partition(f'## {label}\n\n')[2]
+        if text: return text.partition('\n\n## ')[0].rstrip('\n')
     raise FileNotFoundError(f'no page in {_shown(Path(folder))} has {label}; run `modit figures`')
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c042s

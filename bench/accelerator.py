@@ -76,7 +76,7 @@ def device_gb(): return torch.cuda.max_memory_allocated()/1e9 if DEVICE.type == 
 
 def host_gb():
     "Memory that processes may still take."
-    facts = dict(line.split()[:2] for line in Path('/proc/meminfo').read_text().splitlines())
+    facts = dict(line.split()[:2] for line in Path('/proc/meminfo').read_text('utf-8').splitlines())
     return int(facts['MemAvailable:'])/1e6
 
 
@@ -90,7 +90,7 @@ def keep(path, row):
     row = {k: short(v) for k, v in row.items()}
     ROWS.append(row | dict(at=round(since(STARTED), 1)))
     part = path.with_name(path.name + '.part')
-    part.write_text(json.dumps(ROWS, indent=1) + '\n')
+    part.write_text(json.dumps(ROWS, indent=1) + '\n', 'utf-8')
     part.replace(path)
     print(f'{since(STARTED):6.1f}', *(f'{k} {v}' for k, v in row.items() if v is not None), flush=True)
 

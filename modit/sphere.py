@@ -72,13 +72,13 @@ def equals(
     block=64, # vectors at a time
 ) -> np.ndarray: # (N,) bool
     "Which items are one with some of these vectors."
-    found = np.zeros(len(items), bool)
+    equal = np.zeros(len(items), bool)
     for part in (x[i:i + block] for i in range(0, len(x), block)):
         near = np.flatnonzero((items @ part.T > SAME - 1e-5).any(1))
         rows = items[near]
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)*np.linalg.norm(part, axis=1)
-        found[near] |= (rows @ part.T > SAME*lengths).any(1)
-    return found
+        equal[near] |= (rows @ part.T > SAME*lengths).any(1)
+    return equal
 
 # %% ../nbs/020_sphere.ipynb #456a92e5
 def average(

@@ -45,8 +45,8 @@ def runs_dir(
     given, clone = os.environ.get('MODIT_RUNS'), clone_root()
     if given: return Path(given).absolute() # a kernel or a job starts in another folder
     if clone: return clone/'runs'
-    own = [Path(x).parent for x in folders if Path(x).is_absolute()]
-    return next(iter(own), Path.cwd())/'modit-runs'
+    parents = [Path(x).parent for x in folders if Path(x).is_absolute()]
+    return next(iter(parents), Path.cwd())/'modit-runs'
 
 # %% ../nbs/010_store.ipynb #c016
 def _place(path): # of a file behind links, and its mode, None for a new one; `OSError` for what is no file
@@ -158,7 +158,7 @@ def lock_file(
 ):             # an open file, which holds the lock until it is closed
     "Lock out other processes; without `wait`, raises `BlockingIOError` when another one holds the lock."
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = open(path, 'a+')
+    file = open(path, 'a+', encoding='utf-8')
     try: _flock(file, False)
     except BlockingIOError:
         if not wait: raise

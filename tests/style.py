@@ -35,7 +35,7 @@ def module_of(page):
 @cache
 def all_cells(page):
     "A page's cells as its file has them; nobody changes them."
-    return json.loads(page.read_text())['cells']
+    return json.loads(page.read_text('utf-8'))['cells']
 
 
 def cells(page, kind):
@@ -138,7 +138,7 @@ MEASURED = ('repro.bench.bench',) # amounts from committed files
 def this_machine():
     "Patterns of this machine's processor and the repository's path."
     info = Path('/proc/cpuinfo')
-    models = re.findall(r'^model name\s*: (.+)', info.read_text(), re.M) if info.exists() else []
+    models = re.findall(r'^model name\s*: (.+)', info.read_text('utf-8'), re.M) if info.exists() else []
     return [re.escape(f'{ROOT}/'), *map(re.escape, {*models})]
 
 
@@ -166,7 +166,7 @@ def has_lines_that_fit(page):
 
 # ---- exported cells
 # Pages that are over a limit which came after them. A row is deleted with its reason; none is added.
-OVER = [tuple(line.split(',')) for line in (ROOT/'tests'/'over_limits.csv').read_text().split()[1:]]
+OVER = [tuple(line.split(',')) for line in (ROOT/'tests'/'over_limits.csv').read_text('utf-8').split()[1:]]
 
 
 def within(page, limit, found):

@@ -71,7 +71,7 @@ def test_the_script_for_an_accelerator_runs_anywhere(tmp_path):
     path, words = tmp_path/'found.json', ['--tiny', '--seconds', str(HANG)]
     run = [sys.executable, ROOT/'bench'/'accelerator.py', path, *words]
     subprocess.run(run, env=environment(ROOT), check=True, capture_output=True)
-    rows = json.loads(path.read_text())
+    rows = json.loads(path.read_text('utf-8'))
     assert [row['what'] for row in rows][-1] == 'end'
     compared = [row for row in rows if row.get('engine') == 'flat']
     assert len(compared) == 2 and all(row['same_ids'] == row['same_scores'] == 1 for row in compared)

@@ -163,7 +163,7 @@ def runs_of_words(text, n=8):
 
 def test_no_tweet_is_committed(there):
     names = [p for p in tracked_files() if p.suffix in ('.ipynb', '.md', '.csv', '.py', '.txt', '.html')]
-    committed = set().union(*(runs_of_words((ROOT/p).read_text()) for p in names))
+    committed = set().union(*(runs_of_words((ROOT/p).read_text('utf-8')) for p in names))
     shared = [runs for runs in map(runs_of_words, read_tweets().text) if runs & committed]
     assert not shared, f'{len(shared)} tweets have eight words in a row with a committed file'
 
@@ -188,7 +188,7 @@ def test_the_small_set_becomes_a_folder(drawn, tmp_path):
     domain = read_folder(first)
     table = read_icons().set_index('id').loc[domain.ids]
     assert (np.array(domain.patterns)[domain.pattern] == table.pattern).all()
-    assert (domain.attribute == table.attribute).all() and 'Phosphor' in (first/'LICENSE').read_text()
+    assert (domain.attribute == table.attribute).all() and 'Phosphor' in (first/'LICENSE').read_text('utf-8')
     again = make_icons('phosphor', tmp_path/'again')  # from kept shards
     assert (again/'embeddings.npy').read_bytes() == (first/'embeddings.npy').read_bytes()
     assert np.bincount(domain.pattern[domain.attribute]).min() >= 8
@@ -196,7 +196,7 @@ def test_the_small_set_becomes_a_folder(drawn, tmp_path):
 
 def test_no_drawing_is_committed(drawn):
     kinds = ('.ipynb', '.md', '.csv', '.py', '.html')
-    committed = '\n'.join((ROOT/p).read_text() for p in tracked_files() if p.suffix in kinds)
+    committed = '\n'.join((ROOT/p).read_text('utf-8') for p in tracked_files() if p.suffix in kinds)
     paths = read_icons().svg.str.extract(r' d="([^"]{60})')[0].dropna()
     assert not [x for x in paths if x in committed]
 

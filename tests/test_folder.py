@@ -275,7 +275,7 @@ def test_files_of_windows_are_read(good):
     before = read_folder(good)
     write_facts(good, dict(clusters=12))
     for name in ('items.csv', 'sessions.csv', 'domain.ini'):
-        text = (good/name).read_text()
+        text = (good/name).read_text('utf-8')
         (good/name).write_bytes(text.replace('\n', '\r\n').encode('utf-8-sig'))
     after = read_folder(good)
     assert after.ids.tolist() == IDS and after.text.tolist() == before.text.tolist()
@@ -296,7 +296,7 @@ def test_settings_that_stand_there_are_not_written_again(good, monkeypatch):
 # ---- a folder is one thing
 def test_tables_of_an_earlier_writing_do_not_stay(good):
     for name in ('items.parquet', 'sessions.parquet'): (good/name).write_bytes(b'PAR1')
-    for name in ('notes.txt', 'scores.sqlite'): (good/name).write_text('mine')
+    for name in ('notes.txt', 'scores.sqlite'): (good/name).write_text('mine', 'utf-8')
     write_facts(good, dict(clusters=12))
     write(good)
     assert sorted(p.name for p in good.iterdir()) == [
@@ -308,13 +308,13 @@ def test_tables_of_an_earlier_writing_do_not_stay(good):
 def test_a_folder_of_parts_is_refused_and_never_removed(good, file):
     (good/file).unlink(missing_ok=True)
     (good/file).mkdir()
-    (good/file/'part.0').write_text('of dask')
+    (good/file/'part.0').write_text('of dask', 'utf-8')
     if file == 'items.parquet': (good/'items.csv').unlink()
     assert any(file in line for line in problems(good))
     if file != 'embeddings.npy':
         with pytest.raises(ValueError, match='is a folder|both there'): folder_key(good)
     with pytest.raises((ValueError, OSError), match=file): write(good)
-    assert (good/file/'part.0').read_text() == 'of dask'
+    assert (good/file/'part.0').read_text('utf-8') == 'of dask'
     if not file.startswith('items'): return
     with pytest.raises(ValueError, match=f'{file} is a folder'): read_items(good)
 
@@ -364,7 +364,7 @@ def test_files_replaced_while_they_are_read_are_refused(good, monkeypatch):
 def test_files_behind_links_are_replaced_where_they_are(good, tmp_path):
     shop, other = tmp_path/'shop', tmp_path/'other'
     shop.mkdir()
-    (good/'domain.ini').write_text('[domain]\nclusters = 12\n')
+    (good/'domain.ini').write_text('[domain]\nclusters = 12\n', 'utf-8')
     for file in good.iterdir(): (shop/file.name).symlink_to(file)
     other.symlink_to(shop) # a link to a folder
     write(other, ids=IDS[::-1], pattern=D1.true_pattern, sessions=[IDS[:2]])
@@ -449,7 +449,7 @@ def test_a_key_is_of_the_content(good, tmp_path):
     key = folder_key(good)
     shutil.copytree(good, tmp_path/'moved')
     write_facts(tmp_path/'moved', dict(clusters=9))
-    (tmp_path/'moved'/'notes.txt').write_text('of no matter')
+    (tmp_path/'moved'/'notes.txt').write_text('of no matter', 'utf-8')
     assert folder_key(tmp_path/'moved') == key
     write(tmp_path/'moved', pattern=D1.true_pattern, text=IDS, sessions=[IDS[:4], IDS[9:6:-1]])
     assert folder_key(tmp_path/'moved') == key
@@ -469,15 +469,15 @@ def drawn(path):
 def test_a_renamed_folder_keeps_its_draws_by_its_name(good, tmp_path, monkeypatch):
     monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'runs'))
     before = drawn(good)
-    assert not check_folder(good, 'smoke')[1] and 'name = good' in (good/'domain.ini').read_text()
+    assert not check_folder(good, 'smoke')[1] and 'name = good' in (good/'domain.ini').read_text('utf-8')
     named = shutil.copytree(good, tmp_path/'named')
     plain = shutil.copytree(good, tmp_path/'plain')
-    (plain/'domain.ini').write_text((good/'domain.ini').read_text().partition('[folder]')[0])
+    (plain/'domain.ini').write_text((good/'domain.ini').read_text('utf-8').partition('[folder]')[0], 'utf-8')
     assert drawn(good) == drawn(named) == before
     for ours, theirs in zip(drawn(plain), before, strict=True): assert ours != theirs
     measured = [check_folder(path, 'smoke')[0][2:-1] for path in (named, good)]
     assert measured[0] == measured[1] and len(measured[0]) >= 4
-    assert 'name = good' in (named/'domain.ini').read_text() # it is kept
+    assert 'name = good' in (named/'domain.ini').read_text('utf-8') # it is kept
     lists = [Retriever.untrained(path, 'smoke').expand(IDS[:3], k=5).id.tolist() for path in (good, named)]
     assert lists[0] == lists[1]
     with pytest.raises(ValueError, match='good good names a domain'): settings_of([good, named], 'smoke')
@@ -487,7 +487,7 @@ def test_a_renamed_folder_keeps_its_draws_by_its_name(good, tmp_path, monkeypatc
     ('name = my shoes', "called 'my shoes'; use letters"), ('name =', "called ''"), ('name = ..', "'..'"),
     ('name = a/b', "called 'a/b'; use letters, digits, - _ ."), ('nam = shoes', 'has nam under .folder.')])
 def test_a_name_that_is_none_is_refused_in_one_line(good, line, said):
-    (good/'domain.ini').write_text(f'[folder]\n{line}\n')
+    (good/'domain.ini').write_text(f'[folder]\n{line}\n', 'utf-8')
     with pytest.raises(ValueError, match=said) as refusal: settings_of(good, 'smoke')
     assert '\n' not in str(refusal.value)
     assert check_folder(good, 'smoke')[1] == [str(refusal.value)]
@@ -567,7 +567,7 @@ def test_check_says_what_to_expect_and_keeps_what_stands_there(good):
     write_facts(good, dict(anchors=300))
     lines, trouble = check_folder(good, 'smoke')
     assert not trouble and f'{N} items of dimension 16' in lines[0] and '2 sessions' in lines[0]
-    assert 'anchors = 300' in (good/'domain.ini').read_text()
+    assert 'anchors = 300' in (good/'domain.ini').read_text('utf-8')
     s = settings_of(good, 'smoke')
     corpus = prepare_corpus(own_domain(s, 'good'), s)
     kinds = sample_cases(corpus, 'valid', s.valid_cases, s).pattern
@@ -593,7 +593,7 @@ def test_settings_that_do_not_fit_the_data_are_told(good, facts, said):
 
 @pytest.mark.parametrize('text', ['[domain]\nk = x\n', '[folder]\nname = a b\n', '[domain]\nk = 0\n'])
 def test_each_line_of_check_names_its_folder_once(good, modit, text):
-    (good/'domain.ini').write_text(text)
+    (good/'domain.ini').write_text(text, 'utf-8')
     status, lines, _ = modit('check', good, '--profile', 'smoke')
     assert status == 2 and lines and {line.count(f'{good}: ') for line in lines} == {1}
 

@@ -86,7 +86,7 @@ def test_words_are_compared_and_numbers_are_not():
 def tables_of(page):
     "A page that imports nothing of the reproduction sees the library's tables, whatever ran here before."
     stack, own = ExitStack(), dict(ABLATIONS, **OWN_STAGES)
-    for table in () if 'modit.repro' in page.read_text() else (VARIANTS, STAGES, FOLDER_STAGES):
+    for table in () if 'modit.repro' in page.read_text('utf-8') else (VARIANTS, STAGES, FOLDER_STAGES):
         kept = {name: row for name, row in table.items() if name not in own}
         stack.enter_context(patch.dict(table, kept, clear=True))
     return stack

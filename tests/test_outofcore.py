@@ -36,7 +36,7 @@ from modit.data.synth import load_domain, save_domain
 one = dict(domains=['D1'], items=[300_000], dim=128, clusters=[40], heldout_clusters=[4], valid_clusters=[4],
            train_rows=[100], normal_share=[.1], repetition=[1], sft_epochs=[1])
 s = load_settings('smoke', **one, index='ivf', heldout_positives=90, seq_len=40, prefix_len=30, k=50)
-taken = int(Path('/proc/self/statm').read_text().split()[0])*resource.getpagesize()
+taken = int(Path('/proc/self/statm').read_text('utf-8').split()[0])*resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (taken + 800_000_000,)*2)
 folder = Path(sys.argv[1])
 domain, made = folder/'domain.safetensors', folder/'corpus.safetensors'

@@ -1,4 +1,5 @@
 """How the pages read: every page keeps the rules of style.py, and what needs more than the page's file."""
+import re
 import statistics
 import subprocess
 import sys
@@ -53,6 +54,13 @@ def test_the_linter_is_content():
     command = [sys.executable, '-m', 'ruff', 'check', '--no-cache', '--output-format', 'concise']
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr
+
+
+def test_every_file_is_read_and_written_as_utf8(): # the linter knows paths only where they are made
+    files = [*PAGES, *(ROOT/'tests').glob('*.py'), *(ROOT/'bench').glob('*.py'), *(ROOT/'docs').glob('*.py')]
+    silent = re.compile(r'(?<!deviations)\.(?:read|write)_text\((?!.*utf-8).*')
+    found = [f'{path.name}: {line}' for path in files for line in silent.findall(path.read_text('utf-8'))]
+    assert not found, found
 
 
 # ---- experiments

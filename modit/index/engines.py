@@ -75,7 +75,7 @@ def hnsw_index(
 ): # a filled FAISS index by inner product
     "An HNSW graph index of the items."
     index = faiss.IndexHNSWFlat(items.shape[1], 32, faiss.METRIC_INNER_PRODUCT)
-    index.hnsw.efSearch = 256
+    index.hnsw.efSearch = 256 # wide: queries do not lie where the items are
     index.add(items)
     return index
 

@@ -52,8 +52,10 @@ def _run(
     own = ', '.join(x for x in ('name', 'profile', 'fresh') if x in given)
     require(not own, f'--parameters must not contain {own}; use the argument name, --profile or --fresh')
     from modit.repro.pages.graph import pages_lacking
-    first = ', '.join(pages_lacking(profile, name)) if fresh and not given else ''
-    if first: print(f'{name} reads scores that are missing; these pages are run first: {first}', flush=True)
+    first = pages_lacking(profile, name) if fresh and not given else []
+    why = 'that are missing, or of another run; these pages are run first'
+    if first: print(f'{name} reads scores {why}: {", ".join(first)}', flush=True)
+    for other in first: _run(other, profile, fresh=True)
     executed = run_notebook(name, profile, fresh, **given)
     from modit.repro.pages.page import open_page
     page = open_page(name, profile=profile, fresh=fresh, **given)

@@ -43,7 +43,7 @@ def last_fan(
     "The fan of the policy after the last round, on the next round's cases."
     s, number = preference_settings(p.s), p.s.hppo_rounds + 1
     corpus = get_corpus(p.s, domain)
-    policy = get_model(p.s, 'pareto_through', domain, -1)
+    policy = get_model(p.s, 'pareto_through', domain, -1) # runs all its rounds, where others stop early
     cases = training_cases(corpus, s.hppo_cases, s, 'hppo', number)
     fan = fan_candidates(policy, corpus, cases, s, 'round', number)
     audit_labels(corpus, cases, dict(policy=fan), s.k)

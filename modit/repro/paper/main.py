@@ -213,6 +213,7 @@ def _ladder_claims(cases, aside, s): # with the rows `hppo`; scores of `_left_ou
         and_also(judge('C04', gain), _smallest_on_new_patterns(gain)),
         judge('C05a', up('hppo', 'sft', column='attr')),
         judge('C05b', up('hppo', 'sft', column='same', side=-1)),
+        # 0.45 to 0.5, as differences from 0.5
         *([judge('C06a', range_claim(half, -.05, 0))] if len(half) else []),
         judge('C06b', turned),
         judge('C07', climbed, share_of(climbed, 7, 8)),
@@ -222,6 +223,7 @@ def _ladder_claims(cases, aside, s): # with the rows `hppo`; scores of `_left_ou
 def _margin_share(validation): # of `run`; domain, estimate, low, high, n
     "Share of the first round's cases that pass the margin, with its binomial interval."
     rows = []
+    # later rounds have cases and a policy of their own
     first = validation[(validation['round'] == 1) & (validation.method == 'adaptive')]
     for r in first.itertuples():
         low, high = binomtest(int(r.passed), int(r.cases)).proportion_ci(method='wilson')

@@ -82,6 +82,7 @@ def proxy_reward(
     corpus, # Corpus, for the predictor's weights
 ) -> np.ndarray: # (n, c)
     "Predicted density at the query itself (ours)."
+    # no intercept: rewards are rescaled
     return predict_density(pool.candidates, corpus.probe, 0.).astype(float)
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #r012
@@ -144,6 +145,7 @@ def _rescaled(
     joint,  # (n, c) the true reward
 ) -> np.ndarray: # (n, c)
     "A reward rescaled to the mean and standard deviation of the true reward."
+    # so that one margin asks for the same relative lead
     return joint.mean() + (reward - reward.mean())*joint.std()/reward.std()
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #r025
@@ -179,7 +181,7 @@ def bank_pool(
 def _long_run(p, domain): # the policy of a domain
     "The off-policy run's policy after five times its steps."
     long = override(p.s, off_policy_steps=(5*p.s.off_policy_steps[-1],))
-    return get_model(long, 'off_policy', domain, -1)
+    return get_model(long, 'off_policy', domain, -1) # the last, not the best: what long training ends with
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c017
 def _departures(p, domain): # of a domain: method -> model
@@ -295,6 +297,7 @@ def _collapsed(cosines, s): # scores of `_collapse`; the estimate is the mean co
         i = paired_bootstrap(c.cosine.values, resamples=s.resamples)
         rows.append(dict(domain=name, estimate=i.estimate, low=i.low, high=i.high, n=i.n))
     found = pd.DataFrame(rows)
+    # .98 was written before the runs; .95 came later and changes no verdict
     return threshold_claim(found, (found.estimate >= .98) & (found.domain.map(fan) <= .95))
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c046
@@ -309,6 +312,7 @@ def knob_moves(
             rows.append(contrast(swept, f'eps {b:g}', f'eps {a:g}', p.s, column, side))
     found = pd.concat(rows, ignore_index=True)
     found = found.assign(p_holm=holm(found.p.values))
+    # of sixteen changes one would go against the knob by chance in a third of all runs
     chance = (found.verdict == 'for') & (found.p_holm >= .05)
     return found.assign(verdict=found.verdict.mask(chance, 'neither'))
 

@@ -29,7 +29,7 @@ def schedules(
 ) -> dict:      # method -> (rounds, steps of a round)
     "One, two and four rounds at the budget of the iterated variants (tab:rollout)."
     budget = s.hppo_rounds*s.hppo_steps
-    return {f'{r}x{budget//r}': (r, budget//r) for r in (1, 2, 4)}
+    return {f'{r}x{budget//r}': (r, budget//r) for r in (1, 2, 4)} # 1x100, 2x50 and 4x25 in tab:rollout
 
 def columns(p): return ('sft', *schedules(p.s), 'new cases') # of the table, in order
 
@@ -41,6 +41,7 @@ def policy_of(
     steps:int,  # optimiser steps of a round
 ): # a MODiT
     "The policy after the last round of a schedule."
+    # the same run: trained once
     if rounds == 1 and steps == s.off_policy_steps[-1]: return get_model(s, 'off_policy', domain, -1)
     return get_model(override(s, hppo_rounds=rounds, hppo_steps=steps), 'same_cases', domain, -1)
 

@@ -32,6 +32,7 @@ def settings_tried(
 ) -> list:      # of (method, setting, value)
     "The values that are tried, the default first; a method is named by what differs (tab:hparam)."
     margins = [(f'margin {x:g}', 'margin', x) for x in (.01, .05) if x != s.margin]
+    # as in tab:hparam, where they are half and twice the paper's 0.05
     betas = [('half beta', 'beta', s.beta/2), ('twice beta', 'beta', s.beta*2)]
     return [('default', 'beta', s.beta), *margins, *betas]
 
@@ -135,6 +136,7 @@ def rerun_noise(
     values, # how many values are compared
 ) -> float: # in Joint; NaN without two runs of a domain
     "How far apart the best and the worst of so many equal runs lie, nineteen times in twenty."
+    # C21 and C22 are about D1 to D3
     runs = seeds[seeds.method.str.startswith('seed') & (seeds.domain != 'D4')]
     means = runs.groupby(['domain', 'split', 'method']).joint.mean().unstack()
     freedom = (means.notna().groupby('domain').first().sum(axis=1) - 1).sum()
@@ -160,6 +162,7 @@ def claims(scores:dict, p:Page) -> list: # rows of the ledger
     found = []
     if set(FIVE) <= set(cases.method):
         widest = best_and_worst(cases, p.s)
+        # about 0.01 is what rounds to it; against it is only what equal runs would not give
         beyond = ~(widest.estimate <= max(.015, rerun_noise(runs, len(FIVE))))
         found.append(judge('C21', threshold_claim(widest, widest.estimate <= .015, beyond)))
     if len(runs):

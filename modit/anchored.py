@@ -74,10 +74,9 @@ def cached_velocity(self:Anchored,
     t,            # (B or 1, D) times, D a divisor of T: target j has the time j mod D
     position,     # (T,) or (B, T) place of each target in the sequence
     visible=None, # (B, T) bool, False hides the condition from a target
-    modulation=None, # list of `self.modulation(t)`, if it was kept
 ):                # (B, T, d) velocities, tangent at z
     "The velocity of the great circle to the goal, which arrives at time 1."
-    added = MODiT.cached_velocity(self, cache, z, t, position, visible, modulation)
+    added = MODiT.cached_velocity(self, cache, z, t, position, visible)
     goal = normalize(self.anchor(cache, position, visible) + added)
     left = (1 - t).clamp_min(LEAST_LEFT).repeat(1, z.shape[1]//t.shape[1])
     return log_map(z, goal)/left[..., None]

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['CASE_COLUMNS', 'protocol_counts', 'sample_cases', 'average_pool', 'case_noise', 'block_on', 'queries_in_blocks',
-           'seeds_of', 'serve', 'with_serving_scale', 'score_cases', 'evaluate']
+           'seeds_of', 'serve', 'score_cases', 'evaluate']
 
 # %% ../nbs/110_evaluation.ipynb #c002
 import numpy as np
@@ -15,7 +15,7 @@ from .flow import generate
 from .metrics import direction_auc, score_queries
 from .ordering import centroid, make_cases
 from .retrieval import search
-from .settings import require, Settings
+from .settings import Settings
 from .sphere import sample_sphere
 from .store import stream
 
@@ -86,7 +86,6 @@ def queries_in_blocks(
     scale,      # guidance scale, or one for each sample (T,)
     s:Settings, # ode_steps, sampler
     block=None, # cases at a time, by default of `block_on`
-    modulations=None, # from `step_modulations`
 ) -> np.ndarray: # (n, T, d) unit queries
     "Generate queries for many cases, a block at a time (sec. Inference)."
     device = next(model.parameters()).device
@@ -95,7 +94,7 @@ def queries_in_blocks(
     for i in range(0, len(noise), block):
         condition = {name: x.to(device) for name, x in seeds(slice(i, i + block)).items()}
         out = generate(model, noise=noise[i:i + block].to(device), scale=scale, steps=s.ode_steps,
-                       sampler=s.sampler, modulations=modulations, **condition)
+                       sampler=s.sampler, **condition)
         queries.append(out.cpu().numpy())
     return np.concatenate(queries)
 
@@ -124,16 +123,6 @@ def serve(
     scale = s.guidance_scale if scale is None else scale
     noise = case_noise(len(cases), (1, s.dim), s, corpus.name)
     return queries_in_blocks(model, seeds_of(corpus, cases), noise, scale, s, block)[:, 0]
-
-# %% ../nbs/110_evaluation.ipynb #c110d2
-def with_serving_scale(
-    scales, # guidance scales
-    s:Settings, # guidance_scale
-) -> list:  # ascending, each once
-    "Guidance scales and the serving scale; raises `ValueError` for a negative one."
-    dial = sorted({*map(float, scales), float(s.guidance_scale)})
-    require(dial[0] >= 0, f'scales: {dial[0]:g} is out of range; give 0 or more')
-    return dial
 
 # %% ../nbs/110_evaluation.ipynb #c019
 def score_cases(

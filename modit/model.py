@@ -24,9 +24,8 @@ from .store import named, stream
 class Backbone(Protocol):
     "The methods that other pages use of a model, an `nn.Module` made from the same sizes as `MODiT`."
     def prefill(self, items, valid=None): ... # (B, m, d), (B, m) bool -> the cache of `cached_velocity`
-    def cached_velocity(self, cache, z, t, position, visible=None, modulation=None): ... # -> (B, T, d)
-    def forward(self, items, z, t, position, valid=None, visible=None, modulation=None): ... # both at once
-    def modulation(self, t): ... # (B or 1, D) times -> the parts of the pass that depend only on times
+    def cached_velocity(self, cache, z, t, position, visible=None): ... # -> (B, T, d)
+    def forward(self, items, z, t, position, valid=None, visible=None): ... # both at once
     @staticmethod
     def flops(s, m, targets, times, cached=False): ... # Settings, tokens -> operations of one sequence
 
@@ -69,7 +68,7 @@ def new_model(
         torch.set_default_dtype(torch.float32) # another program in this process may have set its own
         try: model = named(s.backbone)(s.dim, s.width, s.depth, s.heads, s.seq_len)
         finally: torch.set_default_dtype(usual)
-    methods = 'prefill, cached_velocity, forward, modulation and flops'
+    methods = 'prefill, cached_velocity, forward and flops'
     require(isinstance(model, Backbone), f'backbone {s.backbone}: give it the methods {methods}')
     return model
 
@@ -141,10 +140,9 @@ def cached_velocity(self:MODiT,
     t,            # (B or 1, D) times, D a divisor of T: target j has the time j mod D
     position,     # (T,) or (B, T) place of each target in the sequence
     visible=None, # (B, T) bool, False hides the condition from a target
-    modulation=None, # list of `self.modulation(t)`, if it was kept
 ):                # (B, T, d) velocities, tangent at z
     "The same velocities as `forward`, with the condition already encoded (sec. Inference)."
-    parts = iter(modulation or self.modulation(t))
+    parts = self.modulation(t)
     x = self.target_tokens(z, position).unflatten(1, (-1, t.shape[1]))
     bias = None
     if cache['valid'].shape[1]:
@@ -163,10 +161,9 @@ def forward(self:MODiT,
     position,     # (T,) or (B, T) place of each target in the sequence
     valid=None,   # (B, m) bool condition mask, by default all valid
     visible=None, # (B, T) bool, False hides the condition from a target
-    modulation=None, # list of `self.modulation(t)`, if it was kept
 ):                # (B, T, d) velocities, tangent at z
     "Velocity field v_theta(z_t, t, X) of every target in one pass."
-    return self.cached_velocity(self.prefill(items, valid), z, t, position, visible, modulation)
+    return self.cached_velocity(self.prefill(items, valid), z, t, position, visible)
 
 # %% ../nbs/080_model.ipynb #c052
 @torch.no_grad()

@@ -31,18 +31,16 @@ class MeanMLP(nn.Module):
         counts = torch.cat([nothing[..., 0], weight.cumsum(1)], 1)
         return sums/counts.clamp(min=1)[..., None]   # (B, m + 1, d): mean of the items before each position
 
-    def modulation(self, t): return [self.time(t)]   # (B or 1, D, width)
-
-    def cached_velocity(self, cache, z, t, position, visible=None, modulation=None):
-        (B, T, d), (time,) = z.shape, modulation or self.modulation(t)
+    def cached_velocity(self, cache, z, t, position, visible=None):
+        (B, T, d), time = z.shape, self.time(t)
         before = position.clamp(max=cache.shape[1] - 1).expand(B, T)
         mean = cache.gather(1, before[..., None].expand(B, T, d))
         if visible is not None: mean = mean*visible[..., None]
         time = time.repeat(1, T//time.shape[1], 1).expand(B, T, -1)
         return to_tangent(z, self.net(torch.cat([mean*d**.5, z*d**.5, time], -1)))
 
-    def forward(self, items, z, t, position, valid=None, visible=None, modulation=None):
-        return self.cached_velocity(self.prefill(items, valid), z, t, position, visible, modulation)
+    def forward(self, items, z, t, position, valid=None, visible=None):
+        return self.cached_velocity(self.prefill(items, valid), z, t, position, visible)
 
     @staticmethod
     def flops(s, m, targets, times, cached=False):

@@ -2,7 +2,9 @@
 import ast
 import hashlib
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from contextlib import contextmanager, nullcontext
@@ -305,6 +307,68 @@ def test_a_function_of_one_s_own_is_in_the_key_with_its_module_and_source(stage_
     assert with_backbone('mine:net') == mine
     (tmp_path/'mine.py').write_text('def net(*sizes): return 2\n', 'utf-8')
     assert with_backbone('mine:net') != mine
+
+
+def test_losses_of_one_name_in_two_modules_have_two_keys(stage_keys, tmp_path, monkeypatch):
+    keys, _ = stage_keys
+    monkeypatch.syspath_prepend(tmp_path)
+    def with_loss(word):
+        pareto = replace(stages.VARIANTS['pareto'], loss=word)
+        with monkeypatch.context() as m:
+            m.setattr(stages, 'VARIANTS', dict(stages.VARIANTS, pareto=pareto))
+            return keys()['pareto']
+    for name in ('mine', 'yours'): (tmp_path/f'{name}.py').write_text('def ipo(x): return x**2\n', 'utf-8')
+    one = with_loss('mine:ipo')
+    assert len({one, with_loss('yours:ipo'), with_loss('modit.preference:logistic')}) == 3
+    (tmp_path/'mine.py').write_text('def ipo(x): return x**4\n', 'utf-8')
+    assert with_loss('mine:ipo') != one
+
+
+CODE = """
+import ast, hashlib, sys
+from modit.stages.source import code_of, imports_of, meaning
+print('%d.%d' % sys.version_info[:2], meaning(sys.argv[1]))
+print(hashlib.sha256(''.join(map(code_of, imports_of('sft', 'rounds', 'data.synth'))).encode()).hexdigest())
+"""
+SMALL = """
+class A(B):
+    "Words."
+    @property
+    def f(self, *a, x:int=-1, **k) -> str: return f'{x!r:>{a[0]}} of ' 'all' f"{k['y']:.2f}"
+async def g(): return [y := 1, *(z async for z in h() if not z)], {**w}, lambda: None, b'\\x00', 'é', 1e300
+match x:
+    case [1, *_] | {'a': None}: del x[1:2, ...]
+"""
+MEANT = (
+    "Module(body=[ClassDef(name='A',bases=[Name(id='B')],body=[FunctionDef(name='f',args=arguments(args=["
+    "arg(arg='self')],vararg=arg(arg='a'),kwonlyargs=[arg(arg='x')],kw_defaults=[UnaryOp(op=USub(),operan"
+    "d=<1>)],kwarg=arg(arg='k')),body=[Return(value=JoinedStr(values=[FormattedValue(value=Name(id='x'),c"
+    "onversion=114,format_spec=JoinedStr(values=['>',FormattedValue(value=Subscript(value=Name(id='a'),sl"
+    "ice=<0>),conversion=-1)])),' of all',FormattedValue(value=Subscript(value=Name(id='k'),slice=<'y'>),"
+    "conversion=-1,format_spec=JoinedStr(values=['.2f']))]))],decorator_list=[Name(id='property')])]),Asy"
+    "ncFunctionDef(name='g',args=arguments(),body=[Return(value=Tuple(elts=[List(elts=[NamedExpr(target=N"
+    "ame(id='y'),value=<1>),Starred(value=GeneratorExp(elt=Name(id='z'),generators=[comprehension(target="
+    "Name(id='z'),iter=Call(func=Name(id='h')),ifs=[UnaryOp(op=Not(),operand=Name(id='z'))],is_async=1)])"
+    ")]),Dict(keys=[None],values=[Name(id='w')]),Lambda(args=arguments(),body=<None>),<b'\\x00'>,<'\\xe9'>,"
+    "<1e+300>]))]),Match(subject=Name(id='x'),cases=[match_case(pattern=MatchOr(patterns=[MatchSequence(p"
+    "atterns=[MatchValue(value=<1>),MatchStar()]),MatchMapping(keys=[<'a'>],patterns=[MatchSingleton()])]"
+    "),body=[Delete(targets=[Subscript(value=Name(id='x'),slice=Tuple(elts=[Slice(lower=<1>,upper=<2>),<E"
+    'llipsis>]))])])])])')
+
+
+def test_code_has_one_text_under_every_python():
+    homes = Path.home()/'.pyenv'/'versions'
+    there = [shutil.which(f'python3.{i}') for i in range(11, 16)]
+    there += [os.environ.get('PYTHON_OTHER'), *sorted(homes.glob('3.1[1-9]*/bin/python'))]
+    said = {}
+    for python in filter(None, [sys.executable, *there]):
+        run = subprocess.run([python, '-B', '-c', CODE, SMALL], cwd=ROOT, capture_output=True, text=True,
+                             env=os.environ | dict(PYTHONPATH=str(ROOT), PYTHONUTF8='1'))
+        if run.returncode: continue # a Python that cannot read the package
+        version, text = run.stdout.split(maxsplit=1)
+        said[version] = text
+    assert len(set(said.values())) == 1, 'under another Python everything would be trained again'
+    assert said['%d.%d' % sys.version_info[:2]].split('\n')[0] == MEANT
 
 
 def test_code_that_changed_on_disk_makes_no_stage(stage_keys):

@@ -82,6 +82,7 @@ def proxy_reward(
     corpus, # Corpus, for the predictor's weights
 ) -> np.ndarray: # (n, c)
     "Predicted density at the query itself (ours)."
+    # no intercept: rewards are rescaled
     return predict_density(pool.candidates, corpus.probe, 0.).astype(float)
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #r012
@@ -144,6 +145,7 @@ def _rescaled(
     joint,  # (n, c) the true reward
 ) -> np.ndarray: # (n, c)
     "A reward rescaled to the mean and standard deviation of the true reward."
+    # so that one margin asks for the same relative lead
     return joint.mean() + (reward - reward.mean())*joint.std()/reward.std()
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #r025

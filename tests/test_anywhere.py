@@ -53,7 +53,7 @@ def link_dependencies(python, extra=''):
 
 
 def env_of(python, wheel, folder):
-    "An environment with the wheel and what it asks for: that is linked to what is installed here, or fetched."
+    "An environment with the wheel and what it asks for, linked to what is installed here or fetched."
     run([python, '-m', 'venv', '--without-pip', folder], folder.parent)
     pip = [sys.executable, '-m', 'pip', '--python', folder/'bin'/'python', 'install', '-q']
     if python != sys.executable: run([*pip, '--no-cache-dir', '-c', ROOT/'requirements.lock', wheel], ROOT)

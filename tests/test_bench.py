@@ -18,6 +18,7 @@ import folder  # noqa: E402 (the scripts of bench/)
 import line  # noqa: E402
 import race  # noqa: E402
 
+pytestmark = pytest.mark.slow
 S = load_settings('smoke')
 RNG = stream(0, 'bench tests')
 ITEMS = race.made_items(900, 12, RNG)
@@ -56,7 +57,6 @@ def test_a_script_refuses_what_it_does_not_know(script):
 
 
 # ---- the others
-@pytest.mark.slow
 def test_the_script_for_an_accelerator_runs_anywhere(tmp_path):
     path, words = tmp_path/'found.json', ['--tiny', '--seconds', str(HANG)]
     run = [sys.executable, ROOT/'bench'/'accelerator.py', path, *words]
@@ -67,7 +67,6 @@ def test_the_script_for_an_accelerator_runs_anywhere(tmp_path):
     assert len(compared) == 2 and all(row['same_ids'] == row['same_scores'] == 1 for row in compared)
 
 
-@pytest.mark.slow
 def test_a_folder_is_made_listed_and_fitted():
     table = folder.compare(load_settings('smoke'), folder.SIZES['toy'])
     assert table.what.tolist() == ['list_first', 'list_next', 'fit', 'list_model']

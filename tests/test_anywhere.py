@@ -152,7 +152,7 @@ os.remove('shoes/items.csv')
 assert len(items_table(Path('shoes'))) == 40
 """
 DRAWN = """
-from modit.repro.datasets import costly, encoders, icons, public, tree
+from modit.repro.datasets import costly, encoders, icons, public
 import PIL, rdkit, resvg_py, tokenizers
 """
 SEARCHED = """

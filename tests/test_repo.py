@@ -252,7 +252,8 @@ def test_a_key_sees_what_code_does_and_not_its_words(stage_keys):
         edit(copy/f'{name}.py', old, new)
     assert keys() == before, 'a comment, a docstring, a label or code of others would train models again'
     (copy/'pairs.py').rename(copy/'couples.py')
-    for name in ('variants', 'repro/lib/rewards'): edit(copy/f'{name}.py', 'pairs import', 'couples import')
+    for name in ('variants', 'repro/paper/negative'):
+        edit(copy/f'{name}.py', 'pairs import', 'couples import')
     assert keys() == before, 'a module that moves would train models again'
 
 
@@ -275,7 +276,7 @@ EDITS = { # of one constant: the stages that run it; those that are made from th
     ('direct', 'warmup_ratio=.05', 'warmup_ratio=.06'): {'direct', 'alone'},
     ('rule', 'warmup_ratio=.05', 'warmup_ratio=.06'): {'rule'},
     ('baselines', 'PROBE_ETAS = (', 'PROBE_ETAS = (0, '): {'hybrid_probe'},
-    ('repro/lib/rewards', 'BANK = 20', 'BANK = 21'): {'local'},
+    ('repro/paper/negative', 'BANK = 20', 'BANK = 21'): {'local'},
     ('anchored', 'LEAST_LEFT = .1', 'LEAST_LEFT = .2'): set()} # of another backbone
 
 

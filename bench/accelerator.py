@@ -35,7 +35,7 @@ from modit.pretrain import continuation_loss, continuation_rows  # noqa: E402
 from modit.retrieval import Flat, VectorIndex  # noqa: E402
 from modit.settings import load_settings  # noqa: E402
 from modit.sphere import sample_sphere  # noqa: E402
-from modit.store import as_float32, named, stream  # noqa: E402
+from modit.store import named, stream  # noqa: E402
 from modit.training import train_step  # noqa: E402
 
 DEVICE, CORES = search_device(), len(os.sched_getaffinity(0))
@@ -76,7 +76,7 @@ def device_gb(): return torch.cuda.max_memory_allocated()/1e9 if DEVICE.type == 
 
 def host_gb():
     "Memory that processes may still take."
-    facts = dict(line.split()[:2] for line in Path('/proc/meminfo').read_text().splitlines())
+    facts = dict(line.split()[:2] for line in Path('/proc/meminfo').read_text('utf-8').splitlines())
     return int(facts['MemAvailable:'])/1e6
 
 
@@ -90,7 +90,7 @@ def keep(path, row):
     row = {k: short(v) for k, v in row.items()}
     ROWS.append(row | dict(at=round(since(STARTED), 1)))
     part = path.with_name(path.name + '.part')
-    part.write_text(json.dumps(ROWS, indent=1) + '\n')
+    part.write_text(json.dumps(ROWS, indent=1) + '\n', 'utf-8')
     part.replace(path)
     print(f'{since(STARTED):6.1f}', *(f'{k} {v}' for k, v in row.items() if v is not None), flush=True)
 
@@ -147,13 +147,12 @@ def peaks(n):
 
 
 # ---- search
-def unit_table(n, d, kind):
+def unit_table(n, d):
     "Random unit rows, drawn on the device and kept on the host."
-    table, generator = np.empty((n, d), kind), torch.Generator(DEVICE).manual_seed(0)
+    table, generator = np.empty((n, d), 'f4'), torch.Generator(DEVICE).manual_seed(0)
     for i in range(0, n, 2**19):
         x = torch.randn(min(2**19, n - i), d, generator=generator, device=DEVICE)
-        x = torch.nn.functional.normalize(x).to(torch.float16 if kind == 'f2' else torch.float32)
-        table[i:i + len(x)] = x.cpu().numpy()
+        table[i:i + len(x)] = torch.nn.functional.normalize(x).cpu().numpy()
     return table
 
 
@@ -164,16 +163,16 @@ def wrapped(items, engine, kind, block):
     return index
 
 
-def search(n, d, kind, blocks=(256, 4096), k=90):
+def search(n, d, blocks=(256, 4096), k=90):
     "Lists a second of both engines, rescored and sorted as in a run; the processor with all its cores."
-    need = 1.3*n*d*np.dtype(kind).itemsize/1e9 + 4
+    need = 1.3*n*d*4/1e9 + 4
     if host_gb() < need: raise MemoryError(f'{need:.0f} GB of the host are needed')
-    items = as_float32(unit_table(n, d, kind))
+    items = unit_table(n, d)
     queries = normalized(stream(0, 'queries').standard_normal((max(blocks), d), dtype=np.float32))
     start = time.perf_counter()
     engine = DeviceIndex(items)
     wait()
-    yield dict(n=n, d=d, kind=kind, engine='torch', build_seconds=since(start), held=len(engine.held),
+    yield dict(n=n, d=d, engine='torch', build_seconds=since(start), held=len(engine.held),
                blocks=len(engine.blocks), device_gb=device_gb())
     found, rates = None, {}
     for block in blocks:
@@ -181,7 +180,7 @@ def search(n, d, kind, blocks=(256, 4096), k=90):
         found = index.search(queries[:256], k) if found is None else found
         rates[block] = block/seconds(lambda index=index, block=block: index.search(queries[:block], k), 3)
         alone = block/seconds(lambda block=block: engine.search(queries[:block], k + 8), 3)
-        yield dict(n=n, d=d, kind=kind, engine='torch', block=block, per_second=rates[block],
+        yield dict(n=n, d=d, engine='torch', block=block, per_second=rates[block],
                    without_rescoring=alone, device_gb=device_gb())
     flat = wrapped(items, Flat(items), 'flat', 256)
     with threadpool_limits(CORES):
@@ -189,7 +188,7 @@ def search(n, d, kind, blocks=(256, 4096), k=90):
         exact = flat.search(queries[:256], k)
         rate = 256/since(start)
     scores, ids = (float((a == b).mean()) for a, b in zip(found, exact, strict=True))
-    yield dict(n=n, d=d, kind=kind, engine='flat', block=256, cores=CORES, per_second=rate,
+    yield dict(n=n, d=d, engine='flat', block=256, cores=CORES, per_second=rate,
                ratio={b: round(r/rate, 1) for b, r in rates.items()}, same_scores=scores, same_ids=ids)
 
 
@@ -332,8 +331,8 @@ def main():
     torch.set_num_threads(CORES)
     part('peak', lambda: peaks(512 if tiny else 8192), 15)
     peak = next((x['tflops'] for x in ROWS if x['what'] == 'peak' and 'tflops' in x), None)
-    large = (2_700_000, 48, 'f4'), (5_400_000, 128, 'f4')
-    sizes, blocks = (((20_000, 48, 'f4'), (9000, 384, 'f2')), (256, 512)) if tiny else (large, (256, 4096))
+    large = (2_700_000, 48), (5_400_000, 128)
+    sizes, blocks = (((20_000, 48), (9000, 384)), (256, 512)) if tiny else (large, (256, 4096))
     for size in sizes: part('search', partial(search, *size, blocks), 20)
     for profile in ('smoke',) if tiny else ('mini', 'large'):
         part('sampling', partial(sampling, profile, 2000 if ON_ACCELERATOR else 250), 15)
@@ -345,7 +344,7 @@ def main():
     for how in ('tf32',) if tiny else ('tf32', 'bf16'):
         part('draws ahead', partial(prefetched, work, how, 6 if tiny else 24), 20)
     if not tiny:
-        with threadpool_limits(CORES): part('search', partial(search, 12_000_000, 384, 'f2'), 45)
+        with threadpool_limits(CORES): part('search', partial(search, 12_000_000, 384), 45)
     for how in () if tiny else ('bf16', 'tf32', 'fp32'):
         part('compiled', partial(compiled, work, how, steps, peak), 120)
     keep(given.path, dict(what='end'))

@@ -83,7 +83,7 @@ class Line:
         if self.done(*job): return
         start = time.time()
         threads = dict(OMP_NUM_THREADS=str(self.threads)) if job[0] == 'corpus' else {} # k-means
-        with open(self.out/f'{"-".join(filter(None, job))}.log', 'a') as log:
+        with open(self.out/f'{"-".join(filter(None, job))}.log', 'a', encoding='utf-8') as log:
             command = [sys.executable, *self.command(*job)]
             subprocess.run(command, cwd=ROOT, env=os.environ | threads, stdout=log, stderr=log, check=True)
         self.note(*job, start)

@@ -92,7 +92,7 @@ def markdown(rows) -> str: # dicts
 
 def main_pages() -> list: # names
     "The pages of `make main`."
-    listed = re.search(r'^MAIN = (\(.*?\))', (ROOT/'Snakefile').read_text(), re.M | re.S)[1]
+    listed = re.search(r'^MAIN = (\(.*?\))', (ROOT/'Snakefile').read_text('utf-8'), re.M | re.S)[1]
     return [name[4:] for name in ast.literal_eval(listed)]
 
 
@@ -118,7 +118,8 @@ def counted(claims) -> str: # of `paper_claims`
 def paper_map() -> str: # of docs/paper.md
     "The paper's contents by number, then its claims."
     notebooks = {path.stem[4:]: path for path in (ROOT/'nbs'/'repro').glob('*/*.ipynb')}
-    seconds = {name: x['seconds'] for name, x in json.loads((OURS/'manifest.json').read_text()).items()}
+    manifest = json.loads((OURS/'manifest.json').read_text('utf-8'))
+    seconds = {name: x['seconds'] for name, x in manifest.items()}
     claims, parts = paper_claims(), [opening()]
     why = pd.read_csv(REPORTED/'reasons.csv').set_index('claim').reason
     contents = pd.read_csv(REPORTED/'contents.csv')
@@ -140,4 +141,4 @@ def paper_map() -> str: # of docs/paper.md
     return '\n'.join([*parts, counted(claims), markdown(rows), ''])
 
 
-if __name__ == '__main__': (ROOT/'docs'/'paper.md').write_text(paper_map())
+if __name__ == '__main__': (ROOT/'docs'/'paper.md').write_text(paper_map(), 'utf-8')

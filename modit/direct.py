@@ -69,13 +69,13 @@ def nearest(
     if allowed is None: return search(corpus.index, queries, many, exclude)
     most = len(corpus.items) - (0 if exclude is None else exclude.shape[1])
     asked = many
-    found = 0
-    while found < many and asked < most:
+    fewest = 0
+    while fewest < many and asked < most:
         asked = min(2*asked, most)
         ids = search(corpus.index, queries, asked, exclude)
         free = allowed[ids]
-        found = free.sum(1).min()
-    require(found >= many, f'{corpus.name}: {found} items may be searched, {many} are needed; lower k')
+        fewest = free.sum(1).min()
+    require(fewest >= many, f'{corpus.name}: {fewest} items may be searched, {many} are needed; lower k')
     return np.take_along_axis(ids, np.argsort(~free, axis=1, kind='stable')[:, :many], 1)
 
 # %% ../nbs/186_direct.ipynb #5369f5a5
@@ -114,10 +114,10 @@ def climb(
     for _ in range(steps):
         ids, wanted = looks.look(q.numpy(), cases, s.direct_look*s.k)
         items = torch.from_numpy(looks.corpus.items[ids])
-        here = q.clone().requires_grad_()
-        scores = (items @ here[:, :, None])[..., 0]
+        point = q.clone().requires_grad_()
+        scores = (items @ point[:, :, None])[..., 0]
         value = soft_joint(scores, torch.from_numpy(wanted).float(), s.k, s.direct_temperature)
-        up = to_tangent(q, torch.autograd.grad(value.sum(), here)[0])
+        up = to_tangent(q, torch.autograd.grad(value.sum(), point)[0])
         q = normalize(exp_map(q, length*normalize(up)))
     return q.numpy()
 

@@ -26,7 +26,7 @@ from .store import save_table, load_table, load_arrays, save_arrays, stream
 class Corpus:
     "A domain with patterns, roles and densities, and the index that is searched."
     name: str
-    items: np.ndarray     # (N, d) float32, or `HalfRows`
+    items: np.ndarray     # (N, d) float32
     attribute: np.ndarray # (N,) bool
     pattern: np.ndarray   # (N,) int32
     role: np.ndarray      # (N,) uint8, index into ROLES

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_info
 
 from .settings import require
 from .sphere import row_lengths, unit_rows
-from .store import HalfRows, named
+from .store import named
 
 # %% ../nbs/040_retrieval.ipynb #c005
 def _refuse_rows(
@@ -38,9 +38,9 @@ def check_embeddings(
     x,                 # (n, d) array of embeddings
     dim:int|None=None, # the dimension they must have, if known
     name='embeddings', # what they are, for the message
-) -> np.ndarray:       # (n, d) float32, unit rows; `HalfRows` stay `HalfRows`
+) -> np.ndarray:       # (n, d) float32, unit rows
     "Unit embeddings as float32; raises `ValueError` naming the first bad row."
-    if not isinstance(x, HalfRows): x = np.ascontiguousarray(x, dtype=np.float32)
+    x = np.ascontiguousarray(x, dtype=np.float32)
     require(len(x.shape) == 2, f'{name}: expected a table of rows, got shape {x.shape}')
     d = x.shape[1]
     ours = 'use embeddings of the model that the index was built with'
@@ -108,14 +108,7 @@ class Flat:
         k:int,   # how many neighbours
     ) -> tuple[np.ndarray, np.ndarray]: # scores (q, k), ids (q, k)
         "The k nearest items of each query by inner product, the same as FAISS's flat index finds."
-        product = faiss.METRIC_INNER_PRODUCT
-        if not isinstance(self.items, HalfRows): return faiss.knn(queries, self.items, k, metric=product)
-        best = faiss.ResultHeap(len(queries), k, keep_max=True)
-        for i, j in in_chunks(len(self.items), 2**14):
-            scores, ids = faiss.knn(queries, self.items[i:j], min(k, j - i), metric=product)
-            best.add_result(scores, ids + i)
-        best.finalize()
-        return best.D, best.I
+        return faiss.knn(queries, self.items, k, metric=faiss.METRIC_INNER_PRODUCT)
 
 # %% ../nbs/040_retrieval.ipynb #c014
 ENGINES = dict( # word: function that makes an engine from the items
@@ -167,7 +160,7 @@ def propose(
 
 # %% ../nbs/040_retrieval.ipynb #c022
 def exact_scores(
-    items,   # (N, d), or `HalfRows`
+    items,   # (N, d)
     queries, # (b, d) unit
     ids,     # (b, k) item ids, -1 for none
     few=16,  # queries at a time
@@ -229,7 +222,7 @@ def with_engine(
 CLOSE = 1e-5 # difference of two scores in single precision that may be rounding
 
 def best_first(
-    items,  # (N, d), or `HalfRows`
+    items,  # (N, d)
     query,  # (d,)
     k:int,  # how many
     rows,   # (n,) of items

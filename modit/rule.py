@@ -82,15 +82,15 @@ def around(
     wanted = np.asarray(here.corpus.attribute[ids], bool)
     near = max(len(ids)//8, min(len(ids), 10)) # an eighth, but ten if there are
     order = np.argsort(np.argsort(items @ here.classifier, kind='stable'))
-    found = [items.mean(0), items[:near].mean(0),
+    directions = [items.mean(0), items[:near].mean(0),
              contrast(items, order >= len(ids) - len(ids)//4, order < len(ids)//4)]
     shares = []
     for n in (len(ids), near):
         right = known[:n] & wanted[:n]
         wrong = known[:n] & ~wanted[:n]
-        found.append(contrast(items[:n], right, wrong))
+        directions.append(contrast(items[:n], right, wrong))
         shares += [right.mean(), wrong.mean()]
-    return np.array(found, np.float32), np.array(shares, np.float32)
+    return np.array(directions, np.float32), np.array(shares, np.float32)
 
 # %% ../nbs/188_rule.ipynb #d565d079
 def frame(
@@ -102,13 +102,13 @@ def frame(
     "The vectors that turn with the seeds, and numbers that do not (ours)."
     corpus = here.corpus
     mean = average_pool(corpus, cases)
-    found = []
+    rows = []
     for i in range(0, len(cases), block):
         near = search(corpus.index, mean[i:i + block], here.many, cases.sequence[i:i + block])
         for case, ids in enumerate(near, i):
             may = (hidden is None or not hidden[case]) | (corpus.pattern[ids] != cases.pattern[case])
-            found.append(around(here, ids, here.known[ids] & may))
-    vectors, shares = map(np.stack, zip(*found, strict=True))
+            rows.append(around(here, ids, here.known[ids] & may))
+    vectors, shares = map(np.stack, zip(*rows, strict=True))
     return framed(here, mean, corpus.items[cases.prefix], vectors, shares)
 
 # %% ../nbs/188_rule.ipynb #fe5af22e
@@ -205,9 +205,9 @@ def lesson(
     positive = positive[np.asarray(corpus.attribute[positive], bool)]
     shown = rng.random(len(corpus.role))[positive] < .5
     hidden = rng.random(len(cases)) < .5
-    told, sought = here.known.copy(), here.known.copy()
-    told[positive[~shown]] = sought[positive[shown]] = False
-    return Lesson(cases, frame(replace(here, known=told), cases, hidden), Looks(corpus, sought), s)
+    known, sought = here.known.copy(), here.known.copy()
+    known[positive[~shown]] = sought[positive[shown]] = False
+    return Lesson(cases, frame(replace(here, known=known), cases, hidden), Looks(corpus, sought), s)
 
 # %% ../nbs/188_rule.ipynb #cc865997
 def rule_loss(

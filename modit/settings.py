@@ -46,7 +46,7 @@ def _announce(path): warnings.warn(f'settings are those of {path}', stacklevel=2
 def settings_path() -> Path:
     "The settings file in force; warns if the file is neither the clone's nor the package's."
     for path in (x/'settings.ini' for x in _above('.')):
-        if path.exists() and 'seq_len' in path.read_text(errors='ignore'):
+        if path.exists() and 'seq_len' in path.read_text(errors='ignore', encoding='utf-8'):
             if path.parent != clone_root(): _announce(path)
             return path
     return repo_root()/'settings.ini'
@@ -74,13 +74,13 @@ def bases_of(
     known = [name for name in cfg.sections() if name != 'DEFAULT']
     has = f'settings.ini has {", ".join(known)}'
     require(profile in known, f'unknown profile {profile!r}; {has}')
-    found = [profile]
-    while base := cfg[found[-1]].get('base'):
-        require(base in known, f'profile {found[-1]} has the unknown base {base!r}; {has}')
-        circle = f'profile {found[-1]}: base {base} leads back to it'
-        require(base not in found, f'{circle} ({" > ".join([*found, base])}); remove one of these lines')
-        found.append(base)
-    return found
+    chain = [profile]
+    while base := cfg[chain[-1]].get('base'):
+        require(base in known, f'profile {chain[-1]} has the unknown base {base!r}; {has}')
+        circle = f'profile {chain[-1]}: base {base} leads back to it'
+        require(base not in chain, f'{circle} ({" > ".join([*chain, base])}); remove one of these lines')
+        chain.append(base)
+    return chain
 
 # %% ../nbs/002_settings.ipynb #8798f799
 def profile_values(
@@ -88,10 +88,10 @@ def profile_values(
     profile:str, # a section
 ) -> dict:       # setting -> text
     "The values of a profile: its own before its base's, those before `[DEFAULT]`; raises `ValueError`."
-    found = dict(cfg['DEFAULT']) if 'DEFAULT' in cfg else {}
+    values = dict(cfg['DEFAULT']) if 'DEFAULT' in cfg else {}
     for name in reversed(bases_of(cfg, profile)):
-        found |= {key: text for key, text in cfg[name].items() if key != 'base'}
-    return found
+        values |= {key: text for key, text in cfg[name].items() if key != 'base'}
+    return values
 
 # %% ../nbs/002_settings.ipynb #c026
 SHARES = ('normal_share', 'heldout_items', 'valid_patterns', 'session_hop', 'condition_dropout',

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from .settings import require
-from .store import HalfRows, as_rows
+from .store import as_rows
 
 # %% ../nbs/020_sphere.ipynb #c005
 def _dot(x, y): return (x*y).sum(-1, keepdim=True)
@@ -43,15 +43,13 @@ def unit_rows(
     lengths, # (N,) lengths of the rows, from `row_lengths`
     path=None,  # file to write the unit rows to, if they had to be computed; None: they stay in memory
     block=8192, # rows at a time
-) -> np.ndarray: # (N, d) unit rows of float32, kept as float16 where they are given as `HalfRows`
+) -> np.ndarray: # (N, d) unit rows of float32
     "The rows scaled to length one; a table of unit rows is returned as it is."
-    half = isinstance(x, HalfRows)
-    is_unit = np.abs(lengths - 1) < (np.finfo(np.float16).eps if half else 1e-6)
-    if (half or x.dtype == np.float32) and is_unit.all(): return x
+    is_unit = np.abs(lengths - 1) < 1e-6
+    if x.dtype == np.float32 and is_unit.all(): return x
     divisor = np.where(is_unit, 1, lengths)[:, None]
     def at_one(i): return (np.asarray(x[i:i + block], np.float32)/divisor[i:i + block]).astype(np.float32)
-    kind = '<f2' if half else '<f4'
-    return as_rows((at_one(i) for i in range(0, len(x), block)), x.shape, path, kind)
+    return as_rows((at_one(i) for i in range(0, len(x), block)), x.shape, path)
 
 # %% ../nbs/020_sphere.ipynb #61f04988
 SAME = 1 - 1e-6         # cosine from which on two items are one
@@ -68,21 +66,19 @@ def direction(
     return np.where(length > least, way/np.where(length > least, length, 1), 0*way)
 
 # %% ../nbs/020_sphere.ipynb #272f229a
-_HALF = 2**-8 # more than rounding to half precision changes a product
-
 def equals(
-    items, # (N, d) rows of about unit length, or `HalfRows`
+    items, # (N, d) rows of about unit length
     x,     # (n, d) of exactly unit length
     block=64, # vectors at a time
 ) -> np.ndarray: # (N,) bool
     "Which items are one with some of these vectors."
-    found = np.zeros(len(items), bool)
+    equal = np.zeros(len(items), bool)
     for part in (x[i:i + block] for i in range(0, len(x), block)):
-        near = np.flatnonzero((items @ part.T > SAME - _HALF).any(1))
+        near = np.flatnonzero((items @ part.T > SAME - 1e-5).any(1))
         rows = items[near]
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)*np.linalg.norm(part, axis=1)
-        found[near] |= (rows @ part.T > SAME*lengths).any(1)
-    return found
+        equal[near] |= (rows @ part.T > SAME*lengths).any(1)
+    return equal
 
 # %% ../nbs/020_sphere.ipynb #456a92e5
 def average(

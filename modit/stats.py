@@ -119,8 +119,8 @@ def paired_bootstrap(
     "Mean per-case difference, cases resampled (sec. Significance; fig:sig)."
     values, single = _contrast(a, b)
     if counts is None: counts = _usual_counts(len(values), resamples)
-    found = bootstrap_contrasts(values, counts, level=level)
-    return found[0] if single else found
+    intervals = bootstrap_contrasts(values, counts, level=level)
+    return intervals[0] if single else intervals
 
 # %% ../nbs/190_stats.ipynb #c032
 def cluster_bootstrap(
@@ -136,8 +136,8 @@ def cluster_bootstrap(
         raise ValueError(f'{len(clusters)} patterns for {len(values)} cases; give the pattern of every case')
     units = len(np.unique(clusters))
     if counts is None: counts = _usual_counts(units, resamples)
-    found = bootstrap_contrasts(values, counts, clusters)
-    return found[0] if single else found
+    intervals = bootstrap_contrasts(values, counts, clusters)
+    return intervals[0] if single else intervals
 
 # %% ../nbs/190_stats.ipynb #c038
 def _student(mean, error, units, level): # low, high and p of Student's t over units
@@ -153,8 +153,8 @@ def cluster_interval(
 ) -> Interval:  # units counts patterns
     "Mean per-case difference with Student's t over patterns; `ValueError` for fewer than two of them (ours)."
     values, clusters = _contrast(a, b)[0][:, 0], np.asarray(clusters)
-    kept = ~np.isnan(values)
-    values, (unit, group) = values[kept], np.unique(clusters[kept], return_inverse=True)
+    scored = ~np.isnan(values)
+    values, (unit, group) = values[scored], np.unique(clusters[scored], return_inverse=True)
     if len(unit) < 2: raise ValueError(f'{len(unit)} patterns cannot tell how they differ; hold out more')
     mean, units = values.mean(), len(unit)
     error = np.sqrt(units/(units - 1)*np.square(np.bincount(group, values - mean)).sum())/len(values)
@@ -175,7 +175,7 @@ def jackknife_interval(
 
 # %% ../nbs/190_stats.ipynb #c050
 def holm(
-    p, # (m,) p-values of one family; NaN is left out
+    p:np.ndarray, # (m,) p-values of one family; NaN is left out
 ) -> np.ndarray: # (m,) adjusted p-values
     "Holm's step-down adjustment over a family of contrasts (ours, for fig:sig)."
     p = np.asarray(p, float)

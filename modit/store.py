@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['HALF', 'stream', 'fingerprint', 'runs_dir', 'whole_files', 'whole_file', 'atomic_write', 'lock_file', 'save_arrays',
-           'load_arrays', 'save_rows', 'HalfRows', 'as_float32', 'open_rows', 'as_rows', 'save_table', 'load_table',
-           'named']
+           'load_arrays', 'save_rows', 'open_rows', 'as_rows', 'save_table', 'load_table', 'named']
 
 # %% ../nbs/010_store.ipynb #c002
 import hashlib, importlib, json, os, platform, secrets, sys
@@ -46,8 +45,8 @@ def runs_dir(
     given, clone = os.environ.get('MODIT_RUNS'), clone_root()
     if given: return Path(given).absolute() # a kernel or a job starts in another folder
     if clone: return clone/'runs'
-    own = [Path(x).parent for x in folders if Path(x).is_absolute()]
-    return next(iter(own), Path.cwd())/'modit-runs'
+    parents = [Path(x).parent for x in folders if Path(x).is_absolute()]
+    return next(iter(parents), Path.cwd())/'modit-runs'
 
 # %% ../nbs/010_store.ipynb #c016
 def _place(path): # of a file behind links, and its mode, None for a new one; `OSError` for what is no file
@@ -159,7 +158,7 @@ def lock_file(
 ):             # an open file, which holds the lock until it is closed
     "Lock out other processes; without `wait`, raises `BlockingIOError` when another one holds the lock."
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = open(path, 'a+')
+    file = open(path, 'a+', encoding='utf-8')
     try: _flock(file, False)
     except BlockingIOError:
         if not wait: raise
@@ -199,43 +198,22 @@ def save_rows(
     path:Path|str, # the file
     blocks,        # arrays of rows, one after the other
     shape,         # (N, d) of the whole table
-    kind='<f4',    # type of the numbers: <f4 is float32, <f2 is float16
 ):
     "Write a table block by block, atomically; raises `ValueError` if the number of rows is wrong."
     with whole_file(path) as f:
-        write_array_header_1_0(f, dict(descr=kind, fortran_order=False, shape=tuple(shape)))
+        write_array_header_1_0(f, dict(descr='<f4', fortran_order=False, shape=tuple(shape)))
         rows = 0
         for block in blocks:
-            f.write(np.ascontiguousarray(block, kind))
+            f.write(np.ascontiguousarray(block, '<f4'))
             rows += len(block)
         require(rows == shape[0], f'{path}: {rows} rows were given for a table of {shape[0]}')
-
-# %% ../nbs/010_store.ipynb #c026l
-class HalfRows:
-    "A float16 table whose rows are float32 when they are read."
-    def __init__(self, table): self.table, self.shape, self.dtype = table, table.shape, table.dtype # (N, d)
-    def __len__(self): return len(self.table)
-    def __getitem__(self, rows):
-        import torch # which widens rows five times as fast as NumPy does; this page is imported by everything
-        return torch.from_numpy(np.array(self.table[rows], np.float16)).float().numpy()
-
-    def __array__(self, dtype=None, copy=None): return np.asarray(self[:], dtype) # all rows, in memory
-
-    def __matmul__(self,
-        y, # (d, ...)
-        block=512, # rows at a time; few enough to stay in the processor's cache
-    ) -> np.ndarray: # (N, ...)
-        "The product of all rows with an array."
-        return np.concatenate([self[i:i + block] @ y for i in range(0, max(1, len(self)), block)])
-
-def as_float32(x): return HalfRows(x) if np.issubdtype(x.dtype, np.float16) else x # (N, d) table
 
 # %% ../nbs/010_store.ipynb #c026d
 def open_rows(
     path:Path|str, # a file of `save_rows`
 ) -> np.ndarray:   # (N, d) mapped, read only
     "Map a table into memory; raises `ValueError` when it is missing or damaged."
-    try: return as_float32(open_memmap(path, mode='r'))
+    try: return open_memmap(path, mode='r')
     except (ValueError, OSError, EOFError) as e:
         raise ValueError(f'{path}: the table of rows cannot be read ({e}); delete the files that share its '
                          'name, and the next run makes them again') from None
@@ -245,11 +223,10 @@ def as_rows(
     blocks,    # arrays of rows, one after the other
     shape,     # (N, d) of the whole table
     path=None, # file to write the table to; None: it stays in memory
-    kind='<f4', # type of the numbers, as for `save_rows`
 ) -> np.ndarray: # (N, d), rows of float32
     "A table made of blocks of rows, in memory or mapped from a file."
-    if path is None: return as_float32(np.concatenate([np.asarray(x, kind) for x in blocks]))
-    save_rows(path, blocks, shape, kind)
+    if path is None: return np.concatenate([np.asarray(x, '<f4') for x in blocks])
+    save_rows(path, blocks, shape)
     return open_rows(path)
 
 # %% ../nbs/010_store.ipynb #c026h
@@ -260,12 +237,11 @@ def save_table(
 ) -> str:      # name of the file that holds the table, beside `path` or in the other folder
     "Write a table, unless it is mapped from a file beside `path` or in the other folder."
     homes = [Path(home).resolve() for home in (path.parent, folder) if home]
-    table, kind = (x.table, '<f2') if isinstance(x, HalfRows) else (x, '<f4')
-    if isinstance(table, np.memmap) and table.dtype == kind and table.flags.c_contiguous:
-        file = Path(table.filename).resolve()
-        whole = table.offset + table.nbytes
+    if isinstance(x, np.memmap) and x.dtype == '<f4' and x.flags.c_contiguous:
+        file = Path(x.filename).resolve()
+        whole = x.offset + x.nbytes
         if file.parent in homes and file.stat().st_size == whole: return file.name
-    save_rows(path, [table], x.shape, kind)
+    save_rows(path, [x], x.shape)
     return path.name
 
 # %% ../nbs/010_store.ipynb #c026j

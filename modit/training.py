@@ -89,11 +89,11 @@ def load_checkpoint(
 def processes() -> PartialState: # process_index of num_processes, and the device
     "This process among those started together; raises `ValueError` if they did not find each other."
     cpu = parse_flag_from_env('ACCELERATE_USE_CPU') or not torch.accelerator.is_available()
-    here = PartialState(cpu=cpu, timeout=timedelta(days=7)) # the first may prepare for hours
+    state = PartialState(cpu=cpu, timeout=timedelta(days=7)) # the first may prepare for hours
     started = int(os.environ.get('WORLD_SIZE', 1))
-    problem = f'{started} processes were started, and each works alone on {here.device.type}'
-    require(here.num_processes == started, f'{problem}; set ACCELERATE_USE_CPU=true or start one')
-    return here
+    problem = f'{started} processes were started, and each works alone on {state.device.type}'
+    require(state.num_processes == started, f'{problem}; set ACCELERATE_USE_CPU=true or start one')
+    return state
 
 # %% ../nbs/100_training.ipynb #d104
 def stop_all(
@@ -228,19 +228,19 @@ def fit(
     on_step=None,  # called with (steps done, model) after each step
 ) -> list:         # loss of every step
     "Minimise a loss, resuming from a checkpoint; raises `FloatingPointError` if the loss is not finite."
-    here = processes()
+    process = processes()
     path = Path(folder)/'checkpoint.safetensors' if folder else None
-    first = here.is_main_process
-    rank = here.process_index
-    world = here.num_processes
-    optimiser = _make_optimiser(model.to(here.device), lr, s)
+    first = process.is_main_process
+    rank = process.process_index
+    world = process.num_processes
+    optimiser = _make_optimiser(model.to(process.device), lr, s)
     start, losses = _resume(path, model, optimiser)
     progress = tqdm(range(start, steps), name, initial=start, total=steps, mininterval=5, disable=not first)
     for step in progress:
         for group in optimiser.param_groups:
             group['lr'] = learning_rate(step, steps, lr, s.warmup_ratio, s.min_lr_ratio)
         rows = shard_rows(batch(step), rank, world)
-        rows = {k: v.to(here.device) for k, v in rows.items()}
+        rows = {k: v.to(process.device) for k, v in rows.items()}
         value = train_step(model, optimiser, loss, rows, micro, s.grad_clip, s.precision)
         wrong = f'{name}: loss is {value} at step {step}; lower the learning rate'
         if not math.isfinite(value): stop_all(FloatingPointError(wrong))

@@ -20,7 +20,8 @@ def _run(code, words, cwd, env, out, err):
     sys.argv, sys.path[:0] = ['-c', *words], env.get('PYTHONPATH', '').split(os.pathsep)
     for number, path in ((1, out), (2, err)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), number)
-    sys.stdout, sys.stderr = (open(number, 'w', buffering=1, closefd=False) for number in (1, 2))
+    how = dict(buffering=1, closefd=False, encoding='utf-8')
+    sys.stdout, sys.stderr = (open(number, 'w', **how) for number in (1, 2))
     try: exec(compile(code, '-c', 'exec'), vars(sys.modules['__main__']))
     finally: atexit._run_exitfuncs()
 

@@ -18,11 +18,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 import apart
-import guard
-from guard import pytest_keyboard_interrupt # noqa: F401, a hook
 from style import ROOT, all_pages, module_of # noqa: F401
 
-guard.begin()
 os.environ.setdefault('OMP_NUM_THREADS', '1') # before a library counts processors
 import numpy as np # noqa: E402
 import pandas as pd # noqa: E402
@@ -120,14 +117,14 @@ RULE = 'steps:int=150,' # of a rule; no setting says it
 def toy_repository(to):
     "A clone whose profile smoke trains for fewer steps."
     path = copy_repository(to)/'settings.ini'
-    head, mark, smoke = path.read_text().partition('\n[smoke]\n')
+    head, mark, smoke = path.read_text('utf-8').partition('\n[smoke]\n')
     for name, value in FEWER.items():
         smoke = re.sub(rf'^{name} = .*$', f'{name} = {value}', smoke, count=1, flags=re.M)
-    path.write_text(head + mark + smoke)
+    path.write_text(head + mark + smoke, 'utf-8')
     rule = to/'modit'/'rule.py'
-    usual = rule.read_text()
+    usual = rule.read_text('utf-8')
     assert RULE in usual
-    rule.write_text(usual.replace(RULE, 'steps:int=8,'))
+    rule.write_text(usual.replace(RULE, 'steps:int=8,'), 'utf-8')
     return to
 
 
@@ -152,7 +149,7 @@ def run_apart(code, *words, **how):
         out, err = Path(place)/'out', Path(place)/'err'
         run = begin_apart(code, *words, out=out, err=err, **how)
         run.join()
-        return subprocess.CompletedProcess(code, run.exitcode, out.read_text(), err.read_text())
+        return subprocess.CompletedProcess(code, run.exitcode, out.read_text('utf-8'), err.read_text('utf-8'))
 
 
 def run_python(code, copy, *words):
@@ -187,13 +184,14 @@ redraw_page.__defaults__ = (False,)
 main(['figures', '--profile', {profile!r}])"""
 
 
-MAIN = re.search(r"^MAIN = \((.*)\)$", (ROOT/'Snakefile').read_text(), re.M)[1].replace("'", '').split(', ')
+MAIN = re.search(r"^MAIN = \((.*)\)$", (ROOT/'Snakefile').read_text('utf-8'), re.M)[1]
+MAIN = MAIN.replace("'", '').split(', ')
 
 
 def said_in_forks(copy, names, **parameters):
     "Run pages at smoke without kernels: name -> what went wrong."
     given = json.dumps(dict(profile='smoke', **parameters))
-    said = run_python((copy/'tests'/'forks.py').read_text(), copy, given, *names)
+    said = run_python((copy/'tests'/'forks.py').read_text('utf-8'), copy, given, *names)
     return json.loads(said.splitlines()[-1])
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE_LINES = 200       # exported lines of a page, without blanks, comments and docstrings
 EXPERIMENT_LINES = 260 # of an experiment: code that one page alone uses stands on that page
-PACKED = 13            # assignments of several unrelated values on one line, in 1,000 exported lines
 SCREEN = 45            # rows of a table, about as many as a screen shows
 TRAINERS = {'pretrain', 'continue_pretraining', 'finetune', 'hppo', 'hppo_round', 'fit', 'labelled_pool'}
 LISTS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -35,7 +34,7 @@ def module_of(page):
 @cache
 def all_cells(page):
     "A page's cells as its file has them; nobody changes them."
-    return json.loads(page.read_text())['cells']
+    return json.loads(page.read_text('utf-8'))['cells']
 
 
 def cells(page, kind):
@@ -131,14 +130,14 @@ def shows_tables_whole(page):
 MACHINES = r'EPYC|Xeon|Ryzen|Core\(TM\)|Apple M\d|GenuineIntel|AuthenticAMD'
 PATHS = r'(?<![\w.])/(?:home|root|work|tmp|Users)/'
 AMOUNTS = r'\b\d+ (?:cores?|threads?|[GM]iB|s|seconds?|minutes?|hours?)\b|\bPython 3\.\d+\.\d|device\(type='
-MEASURED = 'repro.bench.bench', 'repro.bench.accelerator' # amounts from committed files
+MEASURED = ('repro.bench.bench',) # amounts from committed files
 
 
 @cache
 def this_machine():
     "Patterns of this machine's processor and the repository's path."
     info = Path('/proc/cpuinfo')
-    models = re.findall(r'^model name\s*: (.+)', info.read_text(), re.M) if info.exists() else []
+    models = re.findall(r'^model name\s*: (.+)', info.read_text('utf-8'), re.M) if info.exists() else []
     return [re.escape(f'{ROOT}/'), *map(re.escape, {*models})]
 
 
@@ -165,47 +164,17 @@ def has_lines_that_fit(page):
 
 
 # ---- exported cells
-# Pages that are over a limit which came after them. A row is deleted with its reason; none is added.
-OVER = [tuple(line.split(',')) for line in (ROOT/'tests'/'over_limits.csv').read_text().split()[1:]]
-
-
-def within(page, limit, found):
-    "What was found on a page, or why it is on the list of those over the limit when nothing was."
-    row = module_of(page), limit
-    if row not in OVER: return found
-    return [] if found else [f'it keeps the limit now; delete the row {",".join(row)} of over_limits.csv']
 
 
 def does_not_export_too_many_lines(page):
     limit = EXPERIMENT_LINES if is_experiment(page) else PAGE_LINES
-    over = lines_of(page) > limit
-    return within(page, 'lines', [f'{lines_of(page)} exported lines; at most {limit}'] if over else [])
-
-
-def names_in(node):
-    "Variables, attributes and items that stand in an expression."
-    return {ast.unparse(n) for n in ast.walk(node) if isinstance(n, ast.Name | ast.Attribute | ast.Subscript)}
-
-
-def is_packed(node):
-    "An assignment of as many values as names on one line that is no exchange, such as a, b = b, a + b."
-    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Tuple): return False
-    to, values = node.targets[0], node.value.elts
-    if not isinstance(to, ast.Tuple) or len(to.elts) != len(values): return False
-    both = [(names_in(a), names_in(b)) for a, b in zip(to.elts, values, strict=True)]
-    return not any(a & other for a, b in both for _, other in both if other is not b)
-
-
-def assigns_what_belongs_together(page):
-    packed = [ast.unparse(n) for c in exported(page) for n in nodes_of(c) if is_packed(n)]
-    many = len(packed) > max(1, PACKED*lines_of(page)/1000)
-    return within(page, 'packed', [f'unrelated values on one line: {x}' for x in packed] if many else [])
+    return [f'{lines_of(page)} exported lines; at most {limit}'] if lines_of(page) > limit else []
 
 
 def annotates_settings_and_pages(page):
     bare = [n.name for c in exported(page) for n in public_functions(c)
             if {a.arg for a in arguments(n) if not a.annotation} & {'s', 'p'}]
-    return within(page, 'annotated', [f'{name}: write s:Settings, p:Page' for name in bare])
+    return [f'{name}: write s:Settings, p:Page' for name in bare]
 
 
 def has_no_long_exported_cell(page):
@@ -299,7 +268,7 @@ def trains_nothing(page):
 OF_ALL = (begins_with_a_title, has_a_size_to_read, stores_no_progress_bar, shows_tables_whole,
           stores_nothing_of_the_machine,
           has_prose_beside_code, has_lines_that_fit, does_not_export_too_many_lines,
-          assigns_what_belongs_together, annotates_settings_and_pages, has_no_long_exported_cell,
+          annotates_settings_and_pages, has_no_long_exported_cell,
           has_one_public_definition_a_cell, has_no_comprehension_in_a_comprehension,
           tells_parameters_line_by_line, has_docstrings_of_one_line, imports_from_lower_numbers)
 OF_EXPERIMENTS = (shows_tables_of_a_screen, keeps_the_skeleton, opens_itself, trains_nothing)

@@ -115,11 +115,11 @@ def test_four_commands_in_an_empty_folder(env, empty, tmp_path):
 
 def test_a_settings_file_above_goes_first_and_is_named(env, empty, tmp_path):
     place = shutil.copytree(empty, tmp_path/'place')
-    text = (ROOT/'settings.ini').read_text().replace('[smoke]', '[own]')
-    (tmp_path/'settings.ini').write_text(text)
+    text = (ROOT/'settings.ini').read_text('utf-8').replace('[smoke]', '[own]')
+    (tmp_path/'settings.ini').write_text(text, 'utf-8')
     said = run([env/'modit', 'check', 'shoes', '--profile', 'own'], place)
     assert said.count(f'modit: settings are those of {tmp_path/"settings.ini"}') == 1
-    (tmp_path/'settings.ini').write_text('[DEFAULT]\nlib_name = another project\n')
+    (tmp_path/'settings.ini').write_text('[DEFAULT]\nlib_name = another project\n', 'utf-8')
     assert 'settings are' not in run([env/'modit', 'check', 'shoes', '--profile', 'smoke'], place)
 
 
@@ -152,7 +152,7 @@ os.remove('shoes/items.csv')
 assert len(items_table(Path('shoes'))) == 40
 """
 DRAWN = """
-from modit.repro.datasets import costly, encoders, icons, public, tree
+from modit.repro.datasets import costly, encoders, icons, public
 import PIL, rdkit, resvg_py, tokenizers
 """
 SEARCHED = """

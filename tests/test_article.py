@@ -14,7 +14,7 @@ from modit.repro.report.report import read_cases, with_hppo
 from modit.repro.report.verdicts import contrasts
 from modit.settings import load_settings
 
-TEXT = (ROOT/'docs'/'article'/'text.md').read_text()
+TEXT = (ROOT/'docs'/'article'/'text.md').read_text('utf-8')
 BARE = re.sub(r'{%.*?%}|{{.*?}}|`[^`]*`|\]\([^)]*\)', ' ', TEXT, flags=re.S)
 NUMBER = r'\d+(?:,\d{3})*(?:\.\d+)?'
 # Years, the paper, the level, a volume, a licence; and numbers of sections.
@@ -48,7 +48,7 @@ def built(tmp_path_factory):
     values, folder = [], tmp_path_factory.mktemp('report')
     def noted(v): values.append(str(article.written(v))); return article.written(v)
     text = article.fill(noted)
-    return folder, text, ' '.join(values), Reader(article.write_html(folder, text).read_text())
+    return folder, text, ' '.join(values), Reader(article.write_html(folder, text).read_text('utf-8'))
 
 
 # ---- numbers
@@ -126,8 +126,9 @@ def test_the_committed_pdf_is_a_fresh_one(built):
 
 
 def test_the_committed_page_is_a_fresh_one_and_shows_committed_pictures(built, tmp_path):
-    fresh = article.write_html(tmp_path, built[1]).read_text().replace('src="', 'src="../figures/')
-    assert (ROOT/'docs'/'report.html').read_text() == fresh, 'run make report, then commit docs/report.html'
+    fresh = article.write_html(tmp_path, built[1]).read_text('utf-8').replace('src="', 'src="../figures/')
+    committed = (ROOT/'docs'/'report.html').read_text('utf-8')
+    assert committed == fresh, 'run make report, then commit docs/report.html'
     assert all((ROOT/'docs'/name).exists() for name in re.findall(r'src="([^"]+)"', fresh))
 
 

@@ -12,7 +12,7 @@ import yaml
 from conftest import ROOT
 from modit.repro.pages.notebooks import check_parameters
 
-COURSE = (ROOT/'nbs'/'COURSE.md').read_text()
+COURSE = (ROOT/'nbs'/'COURSE.md').read_text('utf-8')
 LESSONS = dict(re.findall(r'^## (\d+)\. (.*?)(?=^## |\Z)', COURSE, re.M | re.S))
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from conftest import DOWNLOAD, ROOT, corpus_of, tracked_files
 from modit.data.folder import problems, read_folder
-from modit.repro.datasets import costly, icons, public
+from modit.repro.datasets import costly, encoders, icons, public
 from modit.repro.datasets import datasets as module
 from modit.repro.datasets.datasets import package_file, packages, why_absent
 from modit.repro.datasets.icons import LICENCES, icon_sets, make_icons, read_icons, why_no_icons
-from modit.repro.datasets.public import Embedder, read_tweets, read_wordnet
+from modit.repro.datasets.encoders import Embedder, embed
+from modit.repro.datasets.public import read_tweets, read_wordnet
 from modit.repro.lib.budgets import Wallet, WalletLooks, feedback, hunt, list_scores, market, on_shelf
 from modit.repro.lib.budgets import requests
 from modit.settings import load_settings
@@ -77,13 +78,34 @@ def test_other_bytes_are_refused(elsewhere, monkeypatch):
     assert '\n' not in str(e.value)
 
 
+def encoder(seed, dim):
+    "A function of texts, each with a vector of its own."
+    def one(text): return np.random.default_rng([seed, *text.encode()]).normal(size=dim)
+    return lambda texts: np.stack([one(text) for text in texts])
+
+
 def test_embedding_needs_no_model_where_all_shards_are_kept(tmp_path, monkeypatch):
     texts = [f'text {i}' for i in range(10)]
-    rng = np.random.default_rng(0)
-    first = public.embed(texts, tmp_path, lambda texts: rng.normal(size=(len(texts), 4)), 4)
-    monkeypatch.setattr(public, 'Embedder', None)
-    assert np.array_equal(public.embed(texts, tmp_path, None, 4), first) and first.shape == (10, 4)
+    monkeypatch.setattr(encoders, 'Embedder', lambda: encoder(1, 4))
+    first = embed(texts, tmp_path, size=4)
+    monkeypatch.setattr(encoders, 'Embedder', None)
+    assert np.array_equal(embed(texts, tmp_path, size=4), first) and first.shape == (10, 4)
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_an_encoder_never_gets_the_vectors_of_another(tmp_path, monkeypatch):
+    texts = [f'text {i}' for i in range(10)]
+    for seed, dim in ((1, 4), (2, 4), (2, 6)):
+        ours = encoder(seed, dim)
+        assert np.array_equal(embed(texts, tmp_path, ours), ours(texts).astype(np.float16))
+    kept = set(tmp_path.iterdir())
+    monkeypatch.setattr(encoders, 'Embedder', lambda: encoder(3, 4))
+    monkeypatch.setattr(encoders.torch, '__version__', '9')
+    assert np.array_equal(embed(texts, tmp_path), encoder(3, 4)(texts).astype(np.float16))
+    monkeypatch.setattr(encoders, 'code_reached', lambda word: ['other code'])
+    monkeypatch.setattr(encoders, 'Embedder', lambda: encoder(4, 4))
+    assert np.array_equal(embed(texts, tmp_path), encoder(4, 4)(texts).astype(np.float16))
+    assert len(kept) == 3 and len(list(tmp_path.iterdir())) == 5
 
 
 def test_without_its_packages_the_extra_is_named(monkeypatch):
@@ -141,7 +163,7 @@ def runs_of_words(text, n=8):
 
 def test_no_tweet_is_committed(there):
     names = [p for p in tracked_files() if p.suffix in ('.ipynb', '.md', '.csv', '.py', '.txt', '.html')]
-    committed = set().union(*(runs_of_words((ROOT/p).read_text()) for p in names))
+    committed = set().union(*(runs_of_words((ROOT/p).read_text('utf-8')) for p in names))
     shared = [runs for runs in map(runs_of_words, read_tweets().text) if runs & committed]
     assert not shared, f'{len(shared)} tweets have eight words in a row with a committed file'
 
@@ -166,7 +188,7 @@ def test_the_small_set_becomes_a_folder(drawn, tmp_path):
     domain = read_folder(first)
     table = read_icons().set_index('id').loc[domain.ids]
     assert (np.array(domain.patterns)[domain.pattern] == table.pattern).all()
-    assert (domain.attribute == table.attribute).all() and 'Phosphor' in (first/'LICENSE').read_text()
+    assert (domain.attribute == table.attribute).all() and 'Phosphor' in (first/'LICENSE').read_text('utf-8')
     again = make_icons('phosphor', tmp_path/'again')  # from kept shards
     assert (again/'embeddings.npy').read_bytes() == (first/'embeddings.npy').read_bytes()
     assert np.bincount(domain.pattern[domain.attribute]).min() >= 8
@@ -174,7 +196,7 @@ def test_the_small_set_becomes_a_folder(drawn, tmp_path):
 
 def test_no_drawing_is_committed(drawn):
     kinds = ('.ipynb', '.md', '.csv', '.py', '.html')
-    committed = '\n'.join((ROOT/p).read_text() for p in tracked_files() if p.suffix in kinds)
+    committed = '\n'.join((ROOT/p).read_text('utf-8') for p in tracked_files() if p.suffix in kinds)
     paths = read_icons().svg.str.extract(r' d="([^"]{60})')[0].dropna()
     assert not [x for x in paths if x in committed]
 

@@ -81,13 +81,13 @@ def test_full_disk_keeps_the_old_file(tmp_path):
 @pytest.mark.parametrize('call', ['os.open', 'os.fsync', 'os.replace'])
 def test_read_only_disk_keeps_the_old_file(tmp_path, monkeypatch, call):
     path = tmp_path/'a.csv'
-    path.write_text('old')
+    path.write_text('old', 'utf-8')
     def deny(*_, **__): raise OSError(errno.EROFS, 'Read-only file system')
     said = '^cannot write .*a.csv: Read-only file system; .*nothing was changed$'
     with monkeypatch.context() as m:
         m.setattr(call, deny)
         with pytest.raises(OSError, match=said): atomic_write(path, 'new')
-    assert path.read_text() == 'old' and list(tmp_path.iterdir()) == [path]
+    assert path.read_text('utf-8') == 'old' and list(tmp_path.iterdir()) == [path]
 
 
 @pytest.fixture(params=[0o022, 0o077, 0o002, 0o027])
@@ -146,7 +146,7 @@ def test_without_locks_a_line_says_where_the_store_may_lie(tmp_path, monkeypatch
 
 
 def test_a_store_that_cannot_be_made_is_told_with_a_way_out(tmp_path):
-    (tmp_path/'runs').write_text('no folder')
+    (tmp_path/'runs').write_text('no folder', 'utf-8')
     with pytest.raises(OSError, match='MODIT_RUNS') as refusal:
         one_at_a_time(tmp_path/'runs'/'.locks'/'a', 'makes a')
     assert f'{tmp_path/"runs"} ' in str(refusal.value) and '\n' not in str(refusal.value)
@@ -155,7 +155,7 @@ def test_a_store_that_cannot_be_made_is_told_with_a_way_out(tmp_path):
 def page(path, *sources, tag=True):
     cells = [new_code_cell(s) for s in sources]
     if tag: cells[0].metadata['tags'] = ['parameters']
-    path.write_text(nbformat.writes(new_notebook(cells=cells)))
+    path.write_text(nbformat.writes(new_notebook(cells=cells)), 'utf-8')
     return path
 
 

@@ -59,7 +59,7 @@ def reruns(request, everything, tmp_path_factory):
     line = [str(experiment_path(first)), str(out), '-p', 'profile', 'smoke', '-p', 'cases', '20']
     line += ['-p', 'fresh', 'True']
     told = papermill(everything, [*line, '-y', 'domains: [D1]'])
-    shown = [x for cell in json.loads(out.read_text())['cells'] for x in cell.get('outputs', ())]
+    shown = [x for cell in json.loads(out.read_text('utf-8'))['cells'] for x in cell.get('outputs', ())]
     assert 'unknown' not in told and not [x for x in shown if x.get('name') == 'stderr'], 'bars and warnings'
     assert [x for x in shown if 'Writes to figures/smoke/runs/domains=D1' in ''.join(x.get('text', ()))]
     said = {first: ''} | said_in_forks(everything, names, fresh=True, drawn=False, **OTHER)

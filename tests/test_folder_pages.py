@@ -35,9 +35,9 @@ def copy(tmp_path_factory):
         write_folder(copy/'runs'/'tiny'/name, domain.items.astype('float16'), ids, domain.attribute,
                      text=[f'about {x}: more' for x in ids])
         assert not problems(copy/'runs'/'tiny'/name)
-    (copy/'runs'/'tiny'/'mice'/'LICENSE').write_text('copies may go')
-    profiles = (copy/'settings.ini').read_text()
-    (copy/'settings.ini').write_text(profiles + tiny_profile(profiles))
+    (copy/'runs'/'tiny'/'mice'/'LICENSE').write_text('copies may go', 'utf-8')
+    profiles = (copy/'settings.ini').read_text('utf-8')
+    (copy/'settings.ini').write_text(profiles + tiny_profile(profiles), 'utf-8')
     return copy
 
 
@@ -66,7 +66,7 @@ def test_pages_run_on_folders(copy, monkeypatch):
     tables = {p.stem for p in found.glob('tab-*.csv')}
     assert {'tab-main', 'tab-order', 'tab-cand', 'tab-hppo-abl', 'tab-baselines', 'tab-app-mice'} <= tables
     for name in ('tab-main', 'tab-order', 'tab-cand', 'tab-hppo-abl', 'tab-baselines'):
-        text = (found/f'{name}.csv').read_text()
+        text = (found/f'{name}.csv').read_text('utf-8')
         assert all(domain in text for domain in NAMES), name
     assert (found/'claims.csv').exists()
     lists = read_cases(found, 'lists').groupby('domain').text.count()

@@ -59,7 +59,8 @@ def test_each_stage_improves_on_what_came_before():
 
 def sources(kind):
     "Cells of page method of one kind."
-    return [''.join(c['source']) for c in json.loads(PAGE.read_text())['cells'] if c['cell_type'] == kind]
+    cells = json.loads(PAGE.read_text('utf-8'))['cells']
+    return [''.join(c['source']) for c in cells if c['cell_type'] == kind]
 
 
 def test_the_page_builds_the_same_lines_up():

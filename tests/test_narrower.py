@@ -40,7 +40,7 @@ def test_less_is_read_and_published_without_a_stage(untrained, name):
         pd.testing.assert_frame_equal(scores[score], kept.reset_index(drop=True))
     tables, claims = module.table(scores, p), module.claims(scores, p)
     p.publish(tables, {}, claims)
-    results = (untrained/f'{name}.md').read_text()
+    results = (untrained/f'{name}.md').read_text('utf-8')
     assert [*tables] == [x.removeprefix('## ') for x in results.splitlines() if x.startswith('## ')]
     assert all((untrained/f'{label}.csv').exists() for label in tables)
     assert not (untrained/'manifest.json').exists()

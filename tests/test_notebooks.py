@@ -27,9 +27,9 @@ from modit.repro.datasets.icons import why_no_icons
 from test_outputs import shown
 
 # pages that need packages from elsewhere, and why they cannot be run
-PACKAGED = {'031_datasets': why_absent, '039_public': why_absent, '047_tree': why_absent,
+PACKAGED = {'031_datasets': why_absent, '039_public': why_absent,
             '049_costly': lambda: why_no_molecules() or why_no_licences(), '281_series': why_no_molecules,
-            '041_encoders': lambda: why_absent((LITE0,), ()), '043_icons': why_no_icons,
+            '038_encoders': lambda: why_absent() or why_absent((LITE0,), ()), '043_icons': why_no_icons,
             '280_tutorial': why_no_icons}
 
 
@@ -86,7 +86,7 @@ def test_words_are_compared_and_numbers_are_not():
 def tables_of(page):
     "A page that imports nothing of the reproduction sees the library's tables, whatever ran here before."
     stack, own = ExitStack(), dict(ABLATIONS, **OWN_STAGES)
-    for table in () if 'modit.repro' in page.read_text() else (VARIANTS, STAGES, FOLDER_STAGES):
+    for table in () if 'modit.repro' in page.read_text('utf-8') else (VARIANTS, STAGES, FOLDER_STAGES):
         kept = {name: row for name, row in table.items() if name not in own}
         stack.enter_context(patch.dict(table, kept, clear=True))
     return stack
@@ -101,7 +101,7 @@ def run_and_listen(page):
 
 
 # Pages that take longest begin first, so that none runs alone at the end.
-FIRST = ('280_tutorial', '100_training', '041_encoders')
+FIRST = ('280_tutorial', '100_training', '038_encoders')
 LONG = [p for p in LIBRARY if p.stem in FIRST]
 
 

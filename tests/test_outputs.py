@@ -59,7 +59,8 @@ class Run:
 
     def faults(self):
         "What is wrong with what was written and drawn."
-        old = [path for path, text in self.written.items() if path in TRACKED and path.read_text() != text]
+        written = [(path, text) for path, text in self.written.items() if path in TRACKED]
+        old = [path for path, text in written if path.read_text('utf-8') != text]
         measured = {label: faults_of(figure) for label, figure in self.drawn.items()}
         return [f'{path.relative_to(ROOT)}: run make figures, then commit' for path in old] + [
             f'{label}: {found}' for label, found in measured.items() if found]

@@ -40,12 +40,12 @@ def modules(copy):
     return {str(p.relative_to(copy/'modit')): p.read_bytes() for p in (copy/'modit').rglob('*.py')}
 
 
-def write_page(path, page): path.write_text(json.dumps(page, indent=1, ensure_ascii=False) + '\n')
+def write_page(path, page): path.write_text(json.dumps(page, indent=1, ensure_ascii=False) + '\n', 'utf-8')
 
 
 def edit(path, old, new):
     "Replace a text in the one cell of a page that has it."
-    page = json.loads(path.read_text())
+    page = json.loads(path.read_text('utf-8'))
     (cell,) = [c for c in page['cells'] if old in ''.join(c['source'])]
     cell['source'] = ''.join(cell['source']).replace(old, new).splitlines(keepends=True)
     write_page(path, page)
@@ -109,22 +109,22 @@ NEW_NAMES = {'380_bootstrap': '385_twice', 'repro.paper.bootstrap': 'repro.paper
 def add_toys(copy):
     datasets = copy/'nbs'/'repro'/'datasets'
     edit(datasets/'031_datasets.ipynb', HEAD, DATASET)
-    page = json.loads((datasets/'031_datasets.ipynb').read_text())
+    page = json.loads((datasets/'031_datasets.ipynb').read_text('utf-8'))
     cell = next(c for c in page['cells'] if c['cell_type'] == 'code')
     sources = '#| default_exp repro.datasets.toys', TOYS_PAGE
     page['cells'] = [dict(cell, id=f't{i}', source=source) for i, source in enumerate(sources)]
     write_page(datasets/'053_toys.ipynb', page)
-    with open(copy/'settings.ini', 'a') as f: f.write(SECTION)
+    with open(copy/'settings.ini', 'a', encoding='utf-8') as f: f.write(SECTION)
 
 
 def add_claim(copy):
-    text = (copy/'nbs'/'repro'/'paper'/'380_bootstrap.ipynb').read_text()
+    text = (copy/'nbs'/'repro'/'paper'/'380_bootstrap.ipynb').read_text('utf-8')
     for old, new in NEW_NAMES.items(): text = text.replace(old, new)
     page = json.loads(text)
     for cell in page['cells']:
         if 'def claims(' in ''.join(cell['source']): cell['source'] = CLAIM
     write_page(copy/'nbs'/'repro'/'paper'/'385_twice.ipynb', page)
-    with open(copy/'figures'/'reported'/'claims.csv', 'a') as f: f.write(LINE)
+    with open(copy/'figures'/'reported'/'claims.csv', 'a', encoding='utf-8') as f: f.write(LINE)
 
 
 @pytest.fixture(scope='module')

@@ -31,7 +31,6 @@ from modit.serving.lists import answer_line
 from modit.serving.retriever import Retriever
 from modit.settings import load_settings, override
 from modit.data.synth import make_domain, make_world
-from modit.store import HalfRows
 
 TINY = dict(pretrain_steps=6, hppo_cases=16, train_rows=[200], checkpoint_every=2)
 PLAIN = dict(share=1., step=0., own=0.)  # the policy's query as it is
@@ -85,11 +84,6 @@ def test_a_list_is_what_a_plain_computation_finds(loaded, n, scale):
     assert np.allclose(found.density, loaded.density(items))
 
 
-def test_what_a_notebook_shows_of_a_model_is_a_line(loaded):
-    shown = repr(loaded)
-    assert '\n' not in shown and len(shown) < 100 and loaded.name in shown and loaded.about.stage in shown
-
-
 @pytest.fixture(scope='module')
 def numbered(home):
     "A folder whose ids are whole numbers below and above 2**63, with copies of an item, searched untrained."
@@ -110,16 +104,14 @@ def test_whole_numbers_are_ids_however_they_come(numbered):
     for seeds in forms: assert numbered.seed_vectors(seeds)[1].tolist() == list(range(dim))
     assert numbered.seed_vectors(ids[:2])[1].tolist() == [0, 1]
     assert numbered.seed_vectors(np.array(ids[0], np.uint64))[1].tolist() == [0]
-    answers = [answer_line(numbered, json.dumps(dict(seeds=x, k=30))) for x in (ids, list(map(str, ids)))]
-    assert answers[0]['items'] == answers[1]['items'] and not {*goods.ids[:dim]} & {
+    wishes = dict(without=ids[2:4], judged={str(ids[4]): 1, str(ids[5]): 0})
+    answers = [answer_line(numbered, json.dumps(dict(seeds=x, k=30) | wishes)) for x in (
+        ids[:2], list(map(str, ids[:2])))]
+    assert answers[0]['items'] == answers[1]['items'] and not {*goods.ids[:6]} & {
         item['id'] for item in answers[0]['items']}
-    without = dict(seeds=ids[:2], k=30, without=ids[2:4], judged={str(ids[4]): 1, str(ids[5]): 0})
-    assert len(answer_line(numbered, json.dumps(without))['items']) == 30
     odd = [float(i) for i in ids if i < 2**50 and i != -5]
     for seeds in (odd, odd[:1], np.array(odd[:2])):
-        assert numbered.catalogue.ids[numbered.seed_vectors(seeds)[1]].tolist() == [f'{x:.0f}' for x in
-                                                                                np.atleast_1d(seeds)]
-    assert len(numbered.expand(odd[:1], 5, without=np.array(odd[1:3]))) == 5
+        assert goods.ids[numbered.seed_vectors(seeds)[1]].tolist() == [f'{x:.0f}' for x in seeds]
 
 
 def test_a_vector_stays_a_vector_and_a_flat_one_of_whole_numbers_is_told(numbered):
@@ -154,8 +146,7 @@ def test_a_list_is_the_beginning_of_a_longer_one_with_many_copies(numbered):
         assert numbered.expand(seeds, k, where='attribute>=0', **moves).id.tolist() == copies[:k]
 
 
-@pytest.mark.parametrize('kind', ['flat', 'hnsw', 'ivf'])
-def test_an_index_that_finds_too_few_names_no_item(numbered, kind):
+def test_an_index_that_finds_too_few_names_no_item(numbered):
     items = np.asarray(numbered.catalogue.items)
     class Short:
         "An index that finds few, says -1 for the others, and prefers late rows among equal ones."
@@ -165,15 +156,15 @@ def test_an_index_that_finds_too_few_names_no_item(numbered, kind):
             ids = np.full((1, k), -1)
             ids[0, :len(order)] = order
             return np.where(ids < 0, -np.inf, 0), ids
-    seeds = [numbered.catalogue.ids[250]]
-    copies = [name for name in numbered.catalogue.ids[100:700] if name != seeds[0]]
-    def over(index): return replace(numbered, catalogue=replace(numbered.catalogue, index=index))
-    short = over(Short(9))
-    assert len(short.expand(seeds, 9, step=0, own=0)) == 9
-    with pytest.raises(ValueError, match='9 are left'): short.expand(seeds, 10, step=0, own=0)
-    assert over(Short(2000)).expand(seeds, 5, step=0, own=0).id.tolist() == copies[:5]
-    found = over(VectorIndex(items, kind, block=1)).expand(seeds, 5, step=0, own=0)
-    assert found.id.isin(copies).all() and (kind != 'flat' or found.id.tolist() == copies[:5])
+    def found(index, k):
+        goods = replace(numbered.catalogue, index=index)
+        return replace(numbered, catalogue=goods).expand([goods.ids[250]], k, step=0, own=0).id.tolist()
+    copies = [x for x in numbered.catalogue.ids[100:700] if x != numbered.catalogue.ids[250]]
+    assert len(found(Short(9), 9)) == 9 and found(Short(2000), 5) == copies[:5]
+    with pytest.raises(ValueError, match='9 are left'): found(Short(9), 10)
+    for kind in ('flat', 'hnsw', 'ivf'):
+        some = found(VectorIndex(items, kind, block=1), 5)
+        assert {*some} <= {*copies} and (kind != 'flat' or some == copies[:5])
 
 
 def test_a_folder_without_its_embeddings_is_told_as_that(shoes, tmp_path):
@@ -184,18 +175,6 @@ def test_a_folder_without_its_embeddings_is_told_as_that(shoes, tmp_path):
     with pytest.raises(ValueError, match='gone: embeddings.npy is missing'): fit(gone, 'smoke')
     with pytest.warns(UserWarning, match='gone has items.csv, and its embeddings.npy is missing'):
         assert Retriever.load(gone/'model').catalogue is None
-
-
-def test_a_table_in_half_precision_knows_its_items(numbered):
-    half = HalfRows(np.asarray(numbered.catalogue.items).astype(np.float16))
-    with pytest.warns(UserWarning, match='other items'): shop = numbered.over(SimpleNamespace(items=half))
-    for row in (3, 50, 1234):
-        for vector in (half.table[row], half[row], numbered.catalogue.items[row]):
-            x, rows = shop.seed_vectors(vector[None])
-            assert np.flatnonzero(shop.catalogue.is_seed(x, rows)).tolist() == [row]
-            assert str(row) not in shop.expand(vector[None], 20, step=0, own=0).id.tolist()
-            listed = shop.expand(vector[None], 20, step=0, own=0, without=['7'])
-            assert str(row) not in listed.id.tolist()
 
 
 @pytest.mark.parametrize('seeds, more, said', [ # others are on page retriever
@@ -221,13 +200,13 @@ def test_a_model_says_nothing_of_items_labels_and_places(shoes):
 
 def rewritten(folder, **changes):
     "Other values in a config, with a hash that fits."
-    config = json.loads((folder/'config.json').read_text()) | changes
-    (folder/'config.json').write_text(json.dumps(config | dict(sha256=_config_hash(config))))
+    config = json.loads((folder/'config.json').read_text('utf-8')) | changes
+    (folder/'config.json').write_text(json.dumps(config | dict(sha256=_config_hash(config))), 'utf-8')
 
 
 def test_no_function_named_in_a_config_is_followed(copied, shoes, tmp_path, monkeypatch):
-    settings = json.loads((copied/'config.json').read_text())['settings']
-    (tmp_path/'evil.py').write_text(f"open({str(tmp_path/'ran')!r}, 'w')\ndef run(*_): pass")
+    settings = json.loads((copied/'config.json').read_text('utf-8'))['settings']
+    (tmp_path/'evil.py').write_text(f"open({str(tmp_path/'ran')!r}, 'w')\ndef run(*_): pass", 'utf-8')
     monkeypatch.syspath_prepend(str(tmp_path))
     rewritten(copied, settings=settings | dict(index='evil:run'))
     found = Retriever.load(copied, shoes)
@@ -258,32 +237,25 @@ def test_a_damaged_folder_is_refused_in_one_line(copied, name, how):
 @pytest.mark.parametrize('text', ['[]', '"modit"', '{"architectures": ["BertModel"]}', '{"format": 1}',
                                   '{"format": "modit retriever 2"}', '{"format": "modit retriever 3"}'])
 def test_a_foreign_folder_is_refused_in_one_line(copied, text):
-    (copied/'config.json').write_text(text)
+    (copied/'config.json').write_text(text, 'utf-8')
     with pytest.raises(ValueError, match='config.json') as refusal: Retriever.load(copied)
     assert '\n' not in str(refusal.value)
 
 
-def test_settings_and_weights_that_do_not_fit_are_refused(copied):
-    settings = json.loads((copied/'config.json').read_text())['settings']
-    for changes, said in ((dict(width=64), 'does not fit this model'), (dict(k=-1), 'setting k'),
-                          (dict(sampler='magic'), 'setting sampler'), (dict(new=1), 'another version')):
-        rewritten(copied, settings=settings | changes)
-        with pytest.raises(ValueError, match=said): Retriever.load(copied)
-    rewritten(copied, settings={k: v for k, v in settings.items() if k != 'k'})
-    with pytest.raises(ValueError, match='another version.*k'): Retriever.load(copied)
-    files = json.loads((copied/'config.json').read_text())['files']
-    rewritten(copied, settings=settings, files={})
-    with pytest.raises(ValueError, match='no weights'): Retriever.load(copied)
-    rewritten(copied, files={'model.safetensors': files['model.safetensors']})
-    with pytest.raises(ValueError, match='no facts.safetensors'): Retriever.load(copied)
-
-
-@pytest.mark.parametrize('changes, said', [
+@pytest.mark.parametrize('changes, said', [ # of a config, or of the settings in it
+    (dict(width=64), 'does not fit this model'), (dict(k=-1), 'setting k'),
+    (dict(sampler='magic'), 'setting sampler'), (dict(new=1), 'another version'),
+    (dict(k=None), 'another version.*k|setting k'), (dict(files={}), 'no weights'),
+    (dict(files={'model.safetensors': None}), 'no facts.safetensors'),
     (dict(files={'../../ids': '0'*64}), r'damaged \(ids\)'), (dict(files=3), 'lacks settings, about'),
     (dict(files={'facts.safetensors': 5}), r'damaged \(facts'), (dict(settings=[]), 'lacks settings'),
     (dict(about=None), 'lacks settings, about'),
     (dict(about=dict(stage='sft')), 'lacks items, items_key, moves, trained')])
 def test_a_config_made_by_hand_is_refused_in_one_line(copied, shoes, changes, said):
+    config = json.loads((copied/'config.json').read_text('utf-8'))
+    if not changes.keys() & config.keys(): changes = dict(settings=config['settings'] | changes)
+    files = changes.get('files')
+    if files == {'model.safetensors': None}: changes['files'] = {x: config['files'][x] for x in files}
     rewritten(copied, **changes)
     with pytest.raises(ValueError, match=said) as refusal: Retriever.load(copied, shoes)
     assert '\n' not in str(refusal.value)
@@ -305,19 +277,13 @@ def test_items_of_another_kind_are_refused_and_other_items_told(loaded, shoes):
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         Retriever.load(shoes/'model', loaded.catalogue) # the same items, from memory
-    fewer = SimpleNamespace(items=loaded.catalogue.items[:100])
-    with pytest.warns(UserWarning, match='3,000 other items; it searches these 100') as said:
-        Retriever.load(shoes/'model', fewer)
-    assert len(said) == 1
     x = loaded.catalogue.items
     spread = np.sqrt(((x - x.mean(0))**2).sum(1).mean())
     for change in (x[:100], np.roll(x, 1, axis=1), -x):
         far = np.linalg.norm(change.mean(0) - x.mean(0))/spread
-        with pytest.warns(UserWarning, match=f'mean has moved by {far:.0%} of the spread; its scores'):
+        said = f'other items; it searches these {len(change):,}.*mean has moved by {far:.0%} of the spread'
+        with pytest.warns(UserWarning, match=said):
             Retriever.load(shoes/'model', SimpleNamespace(items=change))
-    facts = {name: value for name, value in loaded.facts.items() if name != 'middle'} # of an earlier version
-    with pytest.warns(UserWarning, match='it searches these 100; its scores are of those'):
-        replace(loaded, facts=facts).over(fewer)
 
 
 # ---- nothing is lost
@@ -361,20 +327,21 @@ def test_a_model_that_is_replaced_while_it_is_read_is_told(loaded, copied, monke
         Retriever.load(copied)
 
 
+@pytest.mark.slow
 def test_a_fit_that_is_killed_ends_with_the_same_bytes(tmp_path, monkeypatch):
     folder, log = write_shoes(tmp_path/'shoes', 'no. {}'.format), tmp_path/'log'
     words = ['fit', folder, '--variant', 'adaptive', '--profile', 'smoke', '--overrides', json.dumps(TINY)]
     stops = ('checkpoint.safetensors', signal.SIGINT), ('adaptive-', signal.SIGKILL), (None, None)
     for sign, stop in stops: # stopped when such a file is there
-        log.write_text('')
+        log.write_text('', 'utf-8')
         run = begin_apart(COMMAND, *words, out=log, MODIT_RUNS=tmp_path/'runs')
         while run.is_alive() and not (sign and [*(tmp_path/'runs').rglob(f'{sign}*')]): time.sleep(.02)
         if sign: os.kill(run.pid, stop)
         run.join()
         if stop == signal.SIGINT:
             said = 'modit: stopped; the same command resumes it'
-            assert run.exitcode == 130 and log.read_text().splitlines()[-1] == said
-    assert run.exitcode == 0, log.read_text()[-2000:]
+            assert run.exitcode == 130 and log.read_text('utf-8').splitlines()[-1] == said
+    assert run.exitcode == 0, log.read_text('utf-8')[-2000:]
     monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'others'))
     fit(folder, 'smoke', 'adaptive', tmp_path/'again', **TINY)
     assert contents(folder/'model') == contents(tmp_path/'again'/'shoes')
@@ -386,7 +353,7 @@ def test_two_fits_of_one_folder_take_turns(shoes, tmp_path):
     words = dict(out=log, MODIT_RUNS=tmp_path/'runs')
     both = [begin_apart(COMMAND, 'fit', folder, '--profile', 'smoke', **words) for _ in range(2)]
     for run in both: run.join()
-    said = log.read_text()
+    said = log.read_text('utf-8')
     assert [run.exitcode for run in both] == [0, 0], said
     assert any(f'modit: waiting for process {run.pid} on ' in said for run in both)
     assert contents(folder/'model') == contents(shoes/'model')
@@ -403,8 +370,8 @@ def test_a_fit_of_two_processes_ends_and_the_first_alone_speaks(tmp_path):
     both = [begin_apart(COMMAND, 'fit', folder, '--profile', 'smoke', RANK=x, LOCAL_RANK=x, **env,
                         out=tmp_path/x, err=tmp_path/f'{x}.log') for x in '01']
     for run in both: run.join()
-    said = [(tmp_path/x).read_text() for x in '01']
-    assert [run.exitcode for run in both] == [0, 0], (tmp_path/'0.log').read_text()
+    said = [(tmp_path/x).read_text('utf-8') for x in '01']
+    assert [run.exitcode for run in both] == [0, 0], (tmp_path/'0.log').read_text('utf-8')
     assert 'model in' in said[0] and not said[1]
     assert Retriever.load(folder).about.metrics
 
@@ -444,6 +411,7 @@ def test_a_fit_is_refused_before_it_trains(shoes, tmp_path, monkeypatch, more, s
     assert not (tmp_path/'runs').exists()
 
 
+@pytest.mark.slow
 def test_a_reader_of_the_list_may_stop(shoes):
     argv = ['expand', shoes/'model', '--seeds', '-', '--k', 2000]
     command = [sys.executable, '-c', COMMAND, *map(str, argv)]

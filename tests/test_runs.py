@@ -35,7 +35,7 @@ def kill(process):
     process.wait()
 
 
-def messages(copy): return (copy/'messages.txt').read_text()
+def messages(copy): return (copy/'messages.txt').read_text('utf-8')
 
 
 def finish(copy, *argv):
@@ -67,14 +67,15 @@ def test_one_experiment_runs_first_what_it_reads(whole, tmp_path):
     "In a clone without results, where the stages are there: who makes these is tested below."
     copy = toy_repository(tmp_path/'modit')
     shutil.copytree(whole/'runs', copy/'runs', ignore=shutil.ignore_patterns('done', 'notebooks'))
-    line = re.search(r'^\.venv/bin/modit (run .*--fresh)', (ROOT/'CONTRIBUTING.md').read_text(), re.M)[1]
+    text = (ROOT/'CONTRIBUTING.md').read_text('utf-8')
+    line = re.search(r'^\.venv/bin/modit (run .*--fresh)', text, re.M)[1]
     finish(copy, *line.split())
     assert 'are run first: 320_main' in messages(copy)
     assert (copy/'figures'/'smoke'/'cases'/'pareto.csv.gz').exists()
 
 
 def test_a_papermill_line_by_hand_gives_the_same_files(whole, tmp_path):
-    copy, readme = copied(whole, tmp_path)/'modit', (ROOT/'nbs'/'repro'/'README.md').read_text()
+    copy, readme = copied(whole, tmp_path)/'modit', (ROOT/'nbs'/'repro'/'README.md').read_text('utf-8')
     line = re.search(r'^\.venv/bin/papermill (.*nbs/repro/paper/320_main\.ipynb .*)$', readme, re.M)[1]
     papermill(copy, line.split())
     assert results(copy) == results(whole)

@@ -71,7 +71,7 @@ def test_a_profile_repeats_nothing_of_its_base(profile):
 def with_section(tmp_path, *lines):
     "A copy of the settings file with further lines."
     path = tmp_path/'settings.ini'
-    path.write_text('\n'.join([(ROOT/'settings.ini').read_text(), *lines]) + '\n')
+    path.write_text('\n'.join([(ROOT/'settings.ini').read_text('utf-8'), *lines]) + '\n', 'utf-8')
     return path
 
 
@@ -111,10 +111,10 @@ def test_bad_setting_is_refused_before_and_after_loading(bad, said):
 
 def test_unknown_profile_and_key_in_the_file(tmp_path):
     with pytest.raises(ValueError, match='smoke, mini|paper'): load_settings('tiny')
-    text, path = (ROOT/'settings.ini').read_text(), tmp_path/'settings.ini'
-    path.write_text(text.replace('[paper]', '[paper]\nmargn = 0.1'))
+    text, path = (ROOT/'settings.ini').read_text('utf-8'), tmp_path/'settings.ini'
+    path.write_text(text.replace('[paper]', '[paper]\nmargn = 0.1'), 'utf-8')
     with pytest.raises(ValueError, match='margn.*margin'): load_settings('paper', path)
-    path.write_text(text.replace('\nmargin = ', '\n# margin = '))
+    path.write_text(text.replace('\nmargin = ', '\n# margin = '), 'utf-8')
     with pytest.raises(ValueError, match='lacks margin'): load_settings('paper', path)
 
 
@@ -124,7 +124,7 @@ def test_unknown_profile_and_key_in_the_file(tmp_path):
     ('valid_patterns = 0.25', 'valid_patterns = 25%', r'settings\.ini|setting valid_patterns'),
 ], ids=['a key twice', 'before the first section', 'percent'])
 def test_malformed_file(tmp_path, old, new, said):
-    text, path = (ROOT/'settings.ini').read_text(), tmp_path/'settings.ini'
+    text, path = (ROOT/'settings.ini').read_text('utf-8'), tmp_path/'settings.ini'
     assert old in text
-    path.write_text(text.replace(old, new, 1))
+    path.write_text(text.replace(old, new, 1), 'utf-8')
     with pytest.raises(ValueError, match=said): load_settings('mini', path)

@@ -71,7 +71,7 @@ def processes(copy, *words):
     for path in Path('/proc').glob('[0-9]*'):
         try:
             if (path/'cwd').resolve() != copy.resolve(): continue
-            line = (path/'cmdline').read_text().split('\0')
+            line = (path/'cmdline').read_text('utf-8').split('\0')
         except OSError: continue
         if 'python' in line[0] and any(tuple(line[i:i + len(words)]) == words for i in range(len(line))):
             found.append(int(path.name))
@@ -92,15 +92,15 @@ def kill_process(copy, *words):
 def test_a_run_that_loses_jobs_memory_and_the_controller_ends_the_same(slurm, whole, tmp_path):
     copy = begun(whole, tmp_path/'modit', *ROUNDS)
     messages, folder = copy/'messages.txt', Path(slurm['SLURM_CONF']).parent
-    with open(copy/'Snakefile', 'a') as f: f.write(ASKED_OFTEN)
+    with open(copy/'Snakefile', 'a', encoding='utf-8') as f: f.write(ASKED_OFTEN)
     profile = copy/'workflow'/'profiles'/'slurm'/'config.yaml'
-    usual = profile.read_text()
+    usual = profile.read_text('utf-8')
 
-    profile.write_text(usual.replace('retries: 1', 'retries: 0'))  # it would starve again
+    profile.write_text(usual.replace('retries: 1', 'retries: 0'), 'utf-8')  # it would starve again
     starved = start(copy, *MAIN_RUN, **slurm, MODIT_SLURM='mem_mb=100')
-    assert starved.wait(HANG) == 2, messages.read_text()[-3000:]
-    profile.write_text(usual)
-    said = messages.read_text().splitlines()[-1]
+    assert starved.wait(HANG) == 2, messages.read_text('utf-8')[-3000:]
+    profile.write_text(usual, 'utf-8')
+    said = messages.read_text('utf-8').splitlines()[-1]
     assert "exceeded its mem_mb; raise it with MODIT_SLURM='mem_mb=" in said
 
     messages.unlink()
@@ -112,10 +112,10 @@ def test_a_run_that_loses_jobs_memory_and_the_controller_ends_the_same(slurm, wh
         time.sleep(2)
         subprocess.run([SCRIPT, 'start', folder], check=True)
         kill_process(copy, 'run', '380_bootstrap')
-        assert run.wait(HANG) == 0, messages.read_text()[-3000:]
+        assert run.wait(HANG) == 0, messages.read_text('utf-8')[-3000:]
     finally:
         if run.poll() is None: os.killpg(run.pid, signal.SIGTERM)
-    said = messages.read_text()
+    said = messages.read_text('utf-8')
     assert 'Error in rule hppo_D1' in said and 'Error in rule run_380_bootstrap' in said
     ours, theirs = results(copy), results(whole)
     assert ours.keys() == theirs.keys()
@@ -144,7 +144,7 @@ def test_a_stage_of_two_processes_in_one_job_is_killed_and_ends_as_one(slurm, tm
     job = submit(copy, slurm, *LAUNCH, *STAGE)
     while job.poll() is None and not [*copy.rglob('checkpoint.safetensors')]: time.sleep(.02)
     os.kill(max(processes(copy, '-m', 'modit.cli.command', 'stage')), signal.SIGKILL)  # the last is a rank
-    said = '\n'.join(path.read_text() for path in copy.glob('*.log'))
+    said = '\n'.join(path.read_text('utf-8') for path in copy.glob('*.log'))
     assert job.wait(HANG) != 0, said
     assert submit(copy, slurm, *LAUNCH, *STAGE).wait(HANG) == 0, said
     (alone, facts), (shared, same) = (load_arrays(*folder.rglob('pretrained-*.safetensors'))

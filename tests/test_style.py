@@ -1,4 +1,5 @@
 """How the pages read: every page keeps the rules of style.py, and what needs more than the page's file."""
+import re
 import statistics
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import style
 from papermill import inspect_notebook
 from style import code_lines, exported
 
-from conftest import EXPERIMENTS, OF_REAL_DATA, LIBRARY, ROOT, module_of
+from conftest import EXPERIMENTS, OF_REAL_DATA, LIBRARY, ROOT
 from modit.repro.report.looks import METHODS, add_looks
 from modit.repro.pages.notebooks import notebook_parameters, page_constant
 from modit.repro.pages.page import LEDGER
@@ -42,17 +43,17 @@ def test_exported_cells_are_small():
     assert median <= 10 and ninth <= 22, f'exported cells: median {median} lines, nine in ten up to {ninth}'
 
 
-def test_pages_over_a_limit_are_there():
-    gone = [row for row in style.OVER if row[0] not in map(module_of, PAGES)]
-    assert not gone, f'delete these rows of over_limits.csv: {gone}'
-    over = style.OVER
-    assert over == sorted(set(over)) and {limit for _, limit in over} <= {'annotated', 'lines', 'packed'}
-
-
 def test_the_linter_is_content():
     command = [sys.executable, '-m', 'ruff', 'check', '--no-cache', '--output-format', 'concise']
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr
+
+
+def test_every_file_is_read_and_written_as_utf8(): # the linter knows paths only where they are made
+    files = [*PAGES, *(ROOT/'tests').glob('*.py'), *(ROOT/'bench').glob('*.py'), *(ROOT/'docs').glob('*.py')]
+    silent = re.compile(r'(?<!deviations)\.(?:read|write)_text\((?!.*utf-8).*')
+    found = [f'{path.name}: {line}' for path in files for line in silent.findall(path.read_text('utf-8'))]
+    assert not found, found
 
 
 # ---- experiments

@@ -17,20 +17,21 @@ from modit.repro.report.report import written_table
 sys.path.insert(0, str(ROOT/'docs'))
 from paper import paper_map  # noqa: E402
 
-README = (ROOT/'README.md').read_text()
-TEXT = (ROOT/'docs'/'article'/'readme.md').read_text()
+README = (ROOT/'README.md').read_text('utf-8')
+TEXT = (ROOT/'docs'/'article'/'readme.md').read_text('utf-8')
 TEXTS = [p for p in tracked_files() if p.suffix == '.md' and not p.match('docs/article/*')]
 TEXTS = [ROOT/p for p in TEXTS if p.parts[0] not in ('.github', 'modit')] + [ROOT/'llms.txt']
 
 
 def cells_of(page, kind):
-    return [''.join(c['source']) for c in json.loads(page.read_text())['cells'] if c['cell_type'] == kind]
+    cells = json.loads(page.read_text('utf-8'))['cells']
+    return [''.join(c['source']) for c in cells if c['cell_type'] == kind]
 
 
 # ---- links
 def links_of(path):
     "What a file links to in the repository; code and mathematics hold no links."
-    text = '\n\n'.join(cells_of(path, 'markdown')) if path.suffix == '.ipynb' else path.read_text()
+    text = '\n\n'.join(cells_of(path, 'markdown')) if path.suffix == '.ipynb' else path.read_text('utf-8')
     text = re.sub(r'```.*?```|`[^`\n]*`|\$\$.*?\$\$|\$[^$\n]*\$', '', text, flags=re.S)
     found = re.findall(r'\]\(([^)\s]+)', text) + re.findall(r'(?:href|src)="([^"]+)"', text)
     return [link for link in found if not re.match(r'\w+:', link)]
@@ -38,7 +39,7 @@ def links_of(path):
 
 def anchors(path):
     "The headings of a text, as a code host names them."
-    text = re.sub('```.*?```', '', path.read_text(), flags=re.S)
+    text = re.sub('```.*?```', '', path.read_text('utf-8'), flags=re.S)
     headings = re.findall(r'^#+ +(.+?) *$', text, re.M)
     return {re.sub(r'[^\w\- ]', '', heading.lower()).replace(' ', '-') for heading in headings}
 
@@ -84,7 +85,7 @@ def test_the_readme_is_its_template_with_numbers(fresh):
 
 
 def test_the_map_of_the_paper_is_that_of_the_results():
-    assert (ROOT/'docs'/'paper.md').read_text() == paper_map(), 'run python docs/paper.py'
+    assert (ROOT/'docs'/'paper.md').read_text('utf-8') == paper_map(), 'run python docs/paper.py'
 
 
 def test_the_tables_that_are_read_are_committed(fresh):
@@ -139,15 +140,15 @@ LISTS = {'library': (LIBRARY, 'nbs/README.md'), 'experiments': (EXPERIMENTS, 'nb
 
 @pytest.mark.parametrize('pages, text', LISTS.values(), ids=LISTS)
 def test_every_page_is_listed_in_its_folder(pages, text):
-    listed = (ROOT/text).read_text()
+    listed = (ROOT/text).read_text('utf-8')
     folder = (ROOT/text).parent
     assert not [p.stem for p in pages if f']({p.relative_to(folder).as_posix()})' not in listed]
 
 
 def test_the_list_of_experiments_has_their_questions():
-    listed = (ROOT/'nbs'/'repro'/'README.md').read_text()
+    listed = (ROOT/'nbs'/'repro'/'README.md').read_text('utf-8')
     for page in EXPERIMENTS:
-        [title, *_] = ''.join(json.loads(page.read_text())['cells'][0]['source']).splitlines()
+        [title, *_] = ''.join(json.loads(page.read_text('utf-8'))['cells'][0]['source']).splitlines()
         title = title.lstrip('# ')
         assert f'({page.parent.name}/{page.name}) | {title} |' in listed, f'{page.stem} asks "{title}"'
 
@@ -164,7 +165,7 @@ def test_every_artefact_of_the_paper_is_committed():
 def test_every_table_is_in_the_results_of_one_page(profile):
     folder = ROOT/'figures'/profile
     own = [p for p in tracked_files() if ROOT/p.parent == folder] # an earlier run may have left others
-    pages = [(ROOT/p).read_text() for p in own if p.suffix == '.md']
+    pages = [(ROOT/p).read_text('utf-8') for p in own if p.suffix == '.md']
     tables = [x for page in pages for x in re.findall(r'^## (\S+)$', page, re.M)]
     drawn = {*tables} | ({'tab-data'} if profile != 'mini' else set()) # of real data, git has only its csv
     assert len(tables) == len({*tables}) and {p.stem for p in own if p.match('tab-*.csv')} <= drawn

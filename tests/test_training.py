@@ -28,7 +28,7 @@ ALONE = dict(ACCELERATE_USE_CPU='true', CUDA_VISIBLE_DEVICES='')
 def start(script, code, runs, *words, two=True):
     "A text of Python on a CPU, in two processes under a launcher or in one, with a store of its own."
     if not two: return run_apart(code, *words, MODIT_RUNS=runs, **ALONE)
-    script.write_text(code)
+    script.write_text(code, 'utf-8')
     where = environment(ROOT) | ALONE | dict(MODIT_RUNS=str(runs))
     for name in ('RANK', 'WORLD_SIZE', 'LOCAL_RANK'): where.pop(name, None)
     command = [sys.executable, *TWO, str(script), *map(str, words)]

@@ -2,8 +2,8 @@
 
     python workflow/rename_store.py OLD [seed=1 margin=.05,beta=.3]
 
-OLD is a checkout of that version (with public/ in it, if stages of public data are stored); words are changes of
-settings. A table of items keeps its old name too: other files name it. What no key names is listed.
+OLD is a checkout of that version (with public/ in it, if stages of public data are stored); words are changes
+of settings. A table of items keeps its old name too: other files name it. What no key names is listed.
 """
 import json
 import os

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from ..settings import require
-from ..store import HALF, HalfRows, as_float32
+from ..store import HALF
 
 # %% ../../nbs/data/034_columns.ipynb #c005
 def _listed(values): # a list of what is no array and no column of pandas
@@ -182,13 +182,12 @@ def _file_of(x): # of a mapped array, None for an array in memory
     return None if x is None else x.filename
 
 def held(
-    x, # (N, d), mapped or not; or `HalfRows`
+    x, # (N, d), mapped or not
 ): # the same in memory or mapped; and a function that raises `ValueError` once a mapped file has changed
     "A table that others cannot change unnoticed."
-    table = x.table if isinstance(x, HalfRows) else x
-    path = _file_of(table)
+    path = _file_of(x)
     if path is None: return x, lambda: None
-    if table.nbytes <= IN_MEMORY: return as_float32(np.array(table)), lambda: None
+    if x.nbytes <= IN_MEMORY: return np.array(x), lambda: None
     file = open(path, 'rb')
     def state(): return (now := os.stat(file.fileno())).st_size, now.st_mtime_ns
     was = state()

@@ -21,7 +21,7 @@ from numpy.lib.format import open_memmap, write_array
 
 from ..settings import Settings, parse_value, read_profiles, require
 from ..sphere import row_lengths, unit_rows
-from ..store import as_float32, fingerprint, runs_dir, whole_files
+from ..store import fingerprint, runs_dir, whole_files
 from .columns import (flat, read_table, session_lines, steady, table_file, to_column, to_csv,
                                 to_text, to_vectors)
 from .trouble import embedding_problems, is_positive, session_problems, table_problems, to_numbers
@@ -31,7 +31,7 @@ from .trouble import embedding_problems, is_positive, session_problems, table_pr
 class FolderDomain:
     "A domain read from your own folder."
     name: str
-    items: np.ndarray     # (N, d) float32, unit rows; `HalfRows` where the folder has float16
+    items: np.ndarray     # (N, d) float32, unit rows
     attribute: np.ndarray # (N,) bool, the labels
     ids: np.ndarray       # (N,) text
     sessions: list = None # of arrays of item rows
@@ -95,7 +95,7 @@ def open_embeddings(
         raise ValueError(f'embeddings.npy cannot be read ({e}); write a table of floats anew') from None
     require(x.ndim == 2 and x.size, f'embeddings.npy has shape {x.shape}; write one row an item, (N, d)')
     require(x.dtype.kind == 'f', f'embeddings.npy holds {x.dtype}; write float32 or float16')
-    return as_float32(x)
+    return x
 
 # %% ../../nbs/data/037_folder.ipynb #c019
 def items_table(

@@ -15,7 +15,6 @@ import torch
 from fastcore.basics import patch
 
 from ..retrieval import in_chunks
-from ..store import HalfRows
 
 # %% ../../nbs/index/045_device.ipynb #d005
 def search_device() -> torch.device:
@@ -100,10 +99,9 @@ class DeviceIndex:
 # %% ../../nbs/index/045_device.ipynb #d016
 @patch
 def _load(self:DeviceIndex, i): # a block as it is stored, on the device
-    table = self.items.table if isinstance(self.items, HalfRows) else self.items
     with warnings.catch_warnings():
         warnings.filterwarnings('ignore', message='The given NumPy array is not writ')
-        return torch.from_numpy(np.asarray(table[slice(*self.blocks[i])])).to(self.device)
+        return torch.from_numpy(np.asarray(self.items[slice(*self.blocks[i])])).to(self.device)
 
 # %% ../../nbs/index/045_device.ipynb #d017
 @patch

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from ..metrics import score_queries
-from ..retrieval import CHUNK, faiss, in_chunks, items_key, one_product, search
+from ..retrieval import faiss, items_key, one_product, search
 from ..settings import require
-from ..store import HalfRows, fingerprint, runs_dir, stream, whole_file
+from ..store import fingerprint, runs_dir, stream, whole_file
 
 # %% ../../nbs/index/115_engines.ipynb #c008
 _PROBED = 1/32 # share of the lists that a query visits
@@ -50,11 +50,6 @@ def empty_lists(
     index.nprobe = probes
     return index
 
-# %% ../../nbs/index/115_engines.ipynb #c018b
-def _add_rows(index, items): # items of half precision a chunk at a time
-    size = CHUNK if isinstance(items, HalfRows) else max(1, len(items))
-    for i, j in in_chunks(len(items), size): index.add(items[i:j])
-
 # %% ../../nbs/index/115_engines.ipynb #c015b
 _STORED_FROM = 200_000 # number of items from which on lists are saved in a file
 
@@ -67,7 +62,7 @@ def _kept_lists(items, folder=None):
     path = Path(folder or runs_dir()/'index')/_lists_name(items)
     try: return faiss.read_index(str(path))
     except RuntimeError: index = empty_lists(items) # not there, or not whole
-    _add_rows(index, items)
+    index.add(items)
     with whole_file(path) as f:
         try: faiss.write_index(index, f.name)
         except RuntimeError as e: raise OSError(str(e)) from None
@@ -80,8 +75,8 @@ def hnsw_index(
 ): # a filled FAISS index by inner product
     "An HNSW graph index of the items."
     index = faiss.IndexHNSWFlat(items.shape[1], 32, faiss.METRIC_INNER_PRODUCT)
-    index.hnsw.efSearch = 256
-    _add_rows(index, items)
+    index.hnsw.efSearch = 256 # wide: queries do not lie where the items are
+    index.add(items)
     return index
 
 # %% ../../nbs/index/115_engines.ipynb #c039a
@@ -92,7 +87,7 @@ def lists_index(
     "An inverted-file index of the items, in half precision in memory."
     if len(items) >= _STORED_FROM: return _kept_lists(items)
     index = empty_lists(items)
-    _add_rows(index, items)
+    index.add(items)
     return index
 
 # %% ../../nbs/index/115_engines.ipynb #a007

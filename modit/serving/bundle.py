@@ -197,7 +197,7 @@ def _found_config(folder):
     lost = lost_words(folder)
     require(path.exists() or not lost, f'{lost}; write it anew, one row an item')
     require(path.exists(), f'{folder} holds no model (no config.json); give {near}')
-    try: return json.loads(path.read_text())
+    try: return json.loads(path.read_text('utf-8'))
     except ValueError: return None
 
 # %% ../../nbs/serving/254_bundle.ipynb #8d471ade
@@ -247,7 +247,7 @@ def _read(folder): # what `read_bundle` gives
     lacking = ', '.join(name for name in _NEEDED if name not in {*told, *facts})
     require(not lacking, f'{folder} lacks {lacking}; fit it again')
     return dict(settings=s, model=model, about=_heard(told), facts=facts,
-                card=card.read_text() if card.exists() else '')
+                card=card.read_text('utf-8') if card.exists() else '')
 
 # %% ../../nbs/serving/254_bundle.ipynb #080671e5
 def read_bundle(

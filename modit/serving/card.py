@@ -45,6 +45,7 @@ def _interval_row(cell, method, rival, metric):
                low=None, high=None, cases=len(a), patterns=patterns.nunique())
     if row['patterns'] < FEW: return row
     interval = cluster_interval(a, b, patterns)
+    if np.isnan(interval.low): return row # all patterns alike
     least = 0. if rival is None else -1.
     return row | dict(low=round(max(interval.low, least), 6), high=round(min(interval.high, 1.), 6))
 
@@ -250,4 +251,4 @@ def model_card(
         known=_known_words(about.data.get('known')),
         depths=' and '.join(f'{row["depth"]} ({split})' for split, row in about.classifier.items()),
         table=markdown_table(metrics_table(about.metrics)), feedback=feedback_words(about.feedback))
-    return (resources.files('modit.serving')/'card.md').read_text().format(**facts)
+    return (resources.files('modit.serving')/'card.md').read_text('utf-8').format(**facts)

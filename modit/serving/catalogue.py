@@ -95,7 +95,7 @@ def ids_or_vectors(
 @dataclass(frozen=True, eq=False)
 class Catalogue:
     "Items that can be found."
-    items: np.ndarray # (N, d) float32, unit rows; or `HalfRows`
+    items: np.ndarray # (N, d) float32, unit rows
     ids: np.ndarray   # (N,) text
     text: np.ndarray  # (N,) text, or None
     index: object     # with `search(queries, k)`

@@ -31,7 +31,7 @@ from ..store import load_arrays
 # %% ../../nbs/serving/232_learned.ipynb #1044d461
 def fingerprints(
     ids,   # (N,) text
-    items, # (N, d); or `HalfRows`
+    items, # (N, d)
     block=65536, # rows at a time
 ) -> np.ndarray: # (N,) uint64
     "A number for each item, from its id and its vector."

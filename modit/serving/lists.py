@@ -48,7 +48,7 @@ def read_marks(
     require(Path(path).is_file(), f'{path}: no such file; give a list that was printed, with a column judged')
     advice = 'add a column judged to a list that was printed, and write 0, 1 or a score'
     try:
-        with open(path) as f: between = max(',\t;', key=f.readline().count)
+        with open(path, encoding='utf-8') as f: between = max(',\t;', key=f.readline().count)
         table = pd.read_csv(path, sep=between, dtype=str, keep_default_na=False).fillna('')
     except ValueError as e: raise ValueError(f'{path} cannot be read ({e}); {advice}') from None
     more = f'{path}: row 0 has more fields than the header; put a text with its separator into quotes'

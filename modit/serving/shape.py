@@ -93,7 +93,7 @@ def where(
 
 # %% ../../nbs/serving/253_shape.ipynb #s011
 def nearest(
-    items,   # (N, d) float32, unit rows; or `HalfRows`
+    items,   # (N, d) float32, unit rows
     query,   # (d,) unit
     k:int,   # items to return
     allowed, # (N,) bool, which may be returned
@@ -106,7 +106,7 @@ def nearest(
 
 # %% ../../nbs/serving/253_shape.ipynb #s015
 def distinct(
-    items,   # (N, d) float32, unit rows; or `HalfRows`
+    items,   # (N, d) float32, unit rows
     query,   # (d,) unit
     k:int,   # items to return
     allowed, # (N,) bool, which may be returned

@@ -91,8 +91,8 @@ def _stored_domain(s, name): return load_domain(make_stage(s, 'domain', name)) #
 # %% ../../nbs/stages/220_pipeline.ipynb #c022b
 def _prepare(s, domain_data, domain, path):
     "Patterns, holdouts and predicted density of a domain."
-    here = replace(s, index=engine_here(s.index))
-    corpus = replace(prepare_corpus(domain_data, here), index_kind=s.index)
+    on_device = replace(s, index=engine_here(s.index))
+    corpus = replace(prepare_corpus(domain_data, on_device), index_kind=s.index)
     corpus.save(path, _own_folder(s, domain))
 
 def _make_corpus(s, stage, domain, path):
@@ -141,6 +141,7 @@ def labeller(
     def label(propose, corpus, cases, s, round_number=None):
         counted = rewarded_items(corpus, s)
         def part(rows):
+            # once a pool: the index is the same for all blocks
             if rows.start == 0 and corpus.index.kind != 'flat':
                 audit_labels(corpus, cases[:AUDITED], propose(slice(0, AUDITED)), s.k)
             return label_pool(corpus, cases[rows], propose(rows), s.k, counted)
@@ -192,9 +193,10 @@ def _make_rule(s, stage, domain, path):
     "Learn a rule from the labels of training items."
     here = compass(get_corpus(s, domain), s)
     mine = lesson(here, s)
-    enough = mine.looks.allowed.sum() >= s.direct_look*s.k + s.seq_len
+    enough = mine.looks.allowed.sum() >= s.direct_look*s.k + s.seq_len # a look without the case's own items
     rule = learn_rule([mine], min(150, s.direct_steps) if enough else 0)
     arrays = {name: x.cpu().numpy() for name, x in rule.state_dict().items()}
+    # -1: not known, so that serving uses no other label
     labels = np.where(here.known, here.corpus.attribute, -1).astype(np.int8)
     arrays |= dict(classifier=here.classifier, labels=labels)
     on_main(partial(save_arrays, path, arrays, kind='rule'))

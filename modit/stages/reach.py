@@ -28,13 +28,13 @@ def _level(nodes): # they and what is in them, but not what lies inside function
         if not isinstance(x, (*_FUNCTIONS, *_LOOPS, ast.ClassDef)): yield from _level(ast.iter_child_nodes(x))
 
 def _bound(nodes) -> set: # names that code binds
-    own = set()
+    names = set()
     for x in _level(nodes):
-        if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store): own.add(x.id)
-        elif isinstance(x, ast.arg): own.add(x.arg)
-        elif isinstance(x, ast.alias): own.add((x.asname or x.name).partition('.')[0])
-        else: own.add(getattr(x, 'name', None)) # a function, a class, an error, a pattern
-    return own - {None}
+        if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store): names.add(x.id)
+        elif isinstance(x, ast.arg): names.add(x.arg)
+        elif isinstance(x, ast.alias): names.add((x.asname or x.name).partition('.')[0])
+        else: names.add(getattr(x, 'name', None)) # a function, a class, an error, a pattern
+    return names - {None}
 
 # %% ../../nbs/stages/016_reach.ipynb #a90d6b7e
 def _all_read(nodes, own=()): # names that they read, without those of `own` nodes
@@ -78,16 +78,16 @@ def contents(
     "The statements of a module by the names that they define; under '' those that define none."
     folder = module_file(module).parent
     nodes = [x for x in ast.parse(sources()[module]).body if acts(x)]
-    found = SimpleNamespace(names=defaultdict(list), imports={}, added=defaultdict(list))
+    statements = SimpleNamespace(names=defaultdict(list), imports={}, added=defaultdict(list))
     for x in _level(nodes):
-        if isinstance(x, _IMPORTS): found.imports |= _imports(x, folder)
+        if isinstance(x, _IMPORTS): statements.imports |= _imports(x, folder)
     for x in nodes:
         if isinstance(x, _IMPORTS): continue
         names = _bound([x]) if isinstance(x, _DEFINE) else ()
-        if _patched(x): found.added[_patched(x)].append(x)
+        if _patched(x): statements.added[_patched(x)].append(x)
         else:
-            for name in names or ['']: found.names[name].append(x)
-    return found
+            for name in names or ['']: statements.names[name].append(x)
+    return statements
 
 # %% ../../nbs/stages/016_reach.ipynb #f6a9b2c5
 def _whole(module, name): return found_at(module, name) or (module, '*')
@@ -98,10 +98,10 @@ def found_at(
     name:str,   # f, or another.f
 ): # (module, name) of the definition; '' and a text for another package; None for Python's own
     "Where that is defined which a module means by a name."
-    here = contents(module)
+    statements = contents(module)
     first, _, inside = name.partition('.')
-    if first in here.names: return module, first
-    home, what = here.imports.get(first, (None, None))
+    if first in statements.names: return module, first
+    home, what = statements.imports.get(first, (None, None))
     if not home: return home if home is None else ('', what)
     return _whole(home, inside if what is None else what)
 
@@ -139,11 +139,11 @@ def _part(module, name) -> tuple: # text, and (module, name) of what it reads
     if not module: return name, set() # of another package
     names = contents(module).names
     keys = [*names] if name == '*' else [name]
-    own = [(module, x) for key in keys for x in names.get(key, ())]
+    definitions = [(module, x) for key in keys for x in names.get(key, ())]
     added = [x for key in keys for x in _added(module, key)]
-    text = '\n'.join([spelled(x) for _, x in own] + sorted(spelled(x) for _, x in added))
-    seen = {found_at(home, word) for home, x in own + added for word in names_read(x)}
-    for home, x in own + added: seen |= _inner(x, module_file(home).parent)
+    text = '\n'.join([spelled(x) for _, x in definitions] + sorted(spelled(x) for _, x in added))
+    seen = {found_at(home, word) for home, x in definitions + added for word in names_read(x)}
+    for home, x in definitions + added: seen |= _inner(x, module_file(home).parent)
     seen |= {_whole(*word) for word in NAMED.findall(text) if word[0] in sources()}
     return text, {x for x in seen | {(module, '')} if x and _counts(*x)}
 
@@ -154,11 +154,11 @@ def reached(
 ) -> frozenset: # (module, name); '' and a text for what is imported from another package
     "What functions of this package reach, themselves included."
     todo = {_whole(*NAMED.fullmatch(word).groups()) for word in words}
-    found = set()
+    parts = set()
     while todo:
-        found |= todo
-        todo = set().union(*(_part(*x)[1] for x in todo)) - found
-    return frozenset(found)
+        parts |= todo
+        todo = set().union(*(_part(*x)[1] for x in todo)) - parts
+    return frozenset(parts)
 
 # %% ../../nbs/stages/016_reach.ipynb #e1f4a7b0
 def _is_own(word): return bool(NAMED.fullmatch(word)) # of this package

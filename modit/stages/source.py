@@ -39,9 +39,9 @@ def spelled(
     values = dict(ast.iter_fields(x))
     if isinstance(x, ast.JoinedStr): values['values'] = _joined(x.values)
     if isinstance(values.get('body'), list): values['body'] = [y for y in x.body if acts(y)]
-    if _is_ours(x): values = dict(names=x.names)
-    told = [f'{k}={spelled(v)}' for k, v in values.items() if k not in UNSAID and v not in (None, [])]
-    return f'{type(x).__name__}({",".join(told)})'
+    if _is_ours(x): values = dict(names=x.names) # a module that moves changes no key
+    fields = [f'{k}={spelled(v)}' for k, v in values.items() if k not in UNSAID and v not in (None, [])]
+    return f'{type(x).__name__}({",".join(fields)})'
 
 # %% ../../nbs/stages/015_source.ipynb #c009
 PACKAGE = Path(modit.__file__).parent
@@ -49,9 +49,9 @@ PACKAGE = Path(modit.__file__).parent
 @cache
 def _module_files() -> dict: # name, such as flow or data.synth -> its file
     "Every module of the package by its name."
-    found = [path for path in sorted(PACKAGE.rglob('*.py')) if path.stem[0] != '_']
+    paths = [path for path in sorted(PACKAGE.rglob('*.py')) if path.stem[0] != '_']
     def name(path): return '.'.join(path.relative_to(PACKAGE).with_suffix('').parts)
-    return {name(path): path for path in found}
+    return {name(path): path for path in paths}
 
 def module_file(module): return _module_files()[module]
 
@@ -73,8 +73,8 @@ def meaning(
     source:str, # Python
 ) -> str:       # its syntax tree as text
     "The syntax tree of a source without comments, layout, docstrings, `TABLES` and the paths of imports."
-    kept = [x for x in ast.parse(source).body if not _is_table(x) and getattr(x, 'name', '') not in ROWS]
-    return spelled(ast.Module(kept, []))
+    nodes = [x for x in ast.parse(source).body if not _is_table(x) and getattr(x, 'name', '') not in ROWS]
+    return spelled(ast.Module(nodes, []))
 
 # %% ../../nbs/stages/015_source.ipynb #c008
 def _tables_in(source) -> str: # Python -> the syntax trees of the tables that `meaning` leaves out
@@ -102,13 +102,13 @@ def line_targets(
     "What an import line binds."
     start = [folder, *folder.parents][node.level - 1] if node.level else PACKAGE.parent
     base = start.joinpath(*(node.module or '').split('.'))
-    home, found = _modules_at().get(base), {}
+    home, targets = _modules_at().get(base), {}
     for x in node.names:
         bound = x.asname or x.name
         inside = _modules_at().get(base/x.name)
-        if inside or home: found[bound] = (inside, None) if inside else (home, x.name)
-        else: found[bound] = '', f'{bound} = {node.module}.{x.name}'
-    return found
+        if inside or home: targets[bound] = (inside, None) if inside else (home, x.name)
+        else: targets[bound] = '', f'{bound} = {node.module}.{x.name}'
+    return targets
 
 # %% ../../nbs/stages/015_source.ipynb #c011
 def imported(
@@ -146,10 +146,10 @@ def imports_of(
     *modules:str, # of modit
 ) -> list:        # names in alphabetical order
     "Modules and all that they import, directly or not, without `NO_NUMBERS`."
-    found = set()
+    imported = set()
     todo = set(modules)
     while todo:
         name = todo.pop()
-        found.add(name)
-        todo |= imports_in(name) - found
-    return sorted(found - set(NO_NUMBERS))
+        imported.add(name)
+        todo |= imports_in(name) - imported
+    return sorted(imported - set(NO_NUMBERS))

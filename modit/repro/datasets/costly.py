@@ -21,7 +21,7 @@ from sklearn.decomposition import PCA
 
 from ...data.folder import write_folder
 from .datasets import _fetch, package_file, why_absent
-from .public import embed
+from .encoders import embed
 from ...settings import require
 from ...sphere import normalize
 from ...store import load_arrays, runs_dir, save_arrays, stream

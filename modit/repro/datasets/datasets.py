@@ -38,7 +38,7 @@ DATASETS = { # profile -> its row
     'public': Dataset('datasets.public:make_public', 'tweets, common words, verbs', ASKED),
     'icons': Dataset('datasets.icons:make_icons', 'icons twice (a picture encoder, plain pixels)',
                      (*ASKED, 'patterns')),
-    'tree': Dataset('datasets.tree:make_tree', 'branches of WordNet',
+    'tree': Dataset('datasets.public:make_tree', 'branches of WordNet',
                     (*ASKED, 'patterns')),
     'molecules': Dataset('datasets.costly:make_molecules', 'molecules twice (scaffolds, clusters)', LATER),
     'licences': Dataset('datasets.costly:make_licences', 'licence texts twice (licences, clusters)', LATER)}

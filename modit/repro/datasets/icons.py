@@ -17,9 +17,8 @@ import numpy as np
 import pandas as pd
 
 from ...data.folder import write_folder
-from .encoders import LITE0, PictureEncoder, plain_vectors, principal
+from .encoders import LITE0, PictureEncoder, embed, plain_vectors, principal
 from .datasets import package_file, package_files, why_absent
-from .public import embed
 from ...settings import require
 from ...store import atomic_write, runs_dir
 

@@ -23,11 +23,11 @@ ABLATIONS = dict(
     adaptive_through=Variant('Adaptive, no stop', 'filter', stop=False, extends='adaptive'),
     pareto_through=Variant('Pareto, no stop', 'filter', tolerance=0., stop=False, extends='pareto'),
     proxy=Variant(
-        'Predicted reward', 'negative', reward='modit.repro.lib.rewards:proxy_pool', **SINGLE),
+        'Predicted reward', 'negative', reward='modit.repro.paper.negative:proxy_pool', **SINGLE),
     local=Variant(
-        'Local reward', 'negative', reward='modit.repro.lib.rewards:local_pool', **SINGLE),
+        'Local reward', 'negative', reward='modit.repro.paper.negative:local_pool', **SINGLE),
     bank=Variant(
-        'Bank of selected cases', 'negative', reward='modit.repro.lib.rewards:bank_pool', **SINGLE))
+        'Bank of selected cases', 'negative', reward='modit.repro.paper.negative:bank_pool', **SINGLE))
 
 # %% ../../../nbs/repro/lib/168_ablations.ipynb #r168008
 FEW = (2, 8, 15, 30, 60, 120, 'all') # numbers of patterns that later stages are trained on

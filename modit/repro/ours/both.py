@@ -14,7 +14,7 @@ from scipy.special import expit
 
 from ...anchored import anchored
 from ...evaluation import average_pool, sample_cases, score_cases, serve
-from ..lib.further import new_items
+from ..lib.evidence import new_items
 from ...ordering import Cases, Corpus
 from ...patterns import ROLES
 from ..report.looks import look

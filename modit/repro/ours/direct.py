@@ -15,7 +15,7 @@ from ...anchored import anchored
 from ...direct import Looks, climb
 from ...evaluation import average_pool, serve
 from ..lib.curve import paper_gain
-from ..lib.further import new_items, untrained
+from ..lib.evidence import new_items, untrained
 from ...ordering import Corpus
 from ..report.ledger import judge, threshold_claim
 from ..report.looks import legend_of, look

@@ -223,6 +223,7 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     cell = curve.domain if curve.split.nunique() == 1 else curve.domain + ' ' + curve.split
     marks = {x: Look(x, _COLOURS[i % 4], 'osv^D<>p'[i % 8]) for i, x in enumerate(cell.unique())}
     most = max(curve.patterns)
+    # a label nearer to the last would lie on it
     places = [n for n in sorted(set(curve.patterns)) if n in FEW and n < .8*most] + [most]
     fig, axes = plt.subplots(1, len(METHODS), figsize=(7.4, 2.8), sharey=True)
     for ax, method in zip(axes, METHODS, strict=True):

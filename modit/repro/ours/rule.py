@@ -16,8 +16,7 @@ import torch
 from ...anchored import anchored
 from ...evaluation import average_pool, sample_cases, serve
 from ..datasets.datasets import asks
-from ..lib.evidence import beside_rivals
-from ..lib.further import new_items, new_near, untrained
+from ..lib.evidence import beside_rivals, new_items, new_near, untrained
 from ...metrics import score_queries
 from ...ordering import Corpus
 from ..report.ledger import judge

@@ -49,8 +49,8 @@ def _run(
     "run one experiment notebook"
     load_settings(profile)
     given = read_json('--parameters', parameters)
-    own = ', '.join(x for x in ('name', 'profile', 'fresh') if x in given)
-    require(not own, f'--parameters must not contain {own}; use the argument name, --profile or --fresh')
+    taken = ', '.join(x for x in ('name', 'profile', 'fresh') if x in given)
+    require(not taken, f'--parameters must not contain {taken}; use the argument name, --profile or --fresh')
     from modit.repro.pages.graph import pages_lacking
     first = pages_lacking(profile, name) if fresh and not given else []
     why = 'that are missing, or of another run; these pages are run first'

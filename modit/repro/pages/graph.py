@@ -44,12 +44,12 @@ def _parents_of(stage, s): return stages_of(s)[MAIN_VARIANTS[-1] if stage == 'hp
 
 def _made_from(stage, domain, s) -> list: # of (stage, domain); hppo: the main variants together
     "The jobs whose results a stage is made from."
-    found = []
+    jobs = []
     for parent in _parents_of(stage, s):
-        if parent == 'corpora': found += [('corpus', d) for d in s.domains]
-        elif parent in TOGETHER: found += _made_from(parent, domain, s)
-        else: found.append((parent, None if stages_of(s)[parent].shared else domain))
-    return list(dict.fromkeys(found))
+        if parent == 'corpora': jobs += [('corpus', d) for d in s.domains]
+        elif parent in TOGETHER: jobs += _made_from(parent, domain, s)
+        else: jobs.append((parent, None if stages_of(s)[parent].shared else domain))
+    return list(dict.fromkeys(jobs))
 
 # %% ../../../nbs/repro/pages/250_graph.ipynb #c011
 def changes(
@@ -88,14 +88,14 @@ def stage_jobs(
     wanted,     # of (stage, domain)
 ) -> dict:      # output -> Job
     "The jobs that make some stages, and all jobs before them."
-    found = {}
+    jobs = {}
     ahead = list(wanted)
     while ahead:
         stage, domain = ahead.pop()
         job = _stage_job(s, stage, domain)
-        if job.output not in found: ahead += _made_from(stage, domain, s)
-        found[job.output] = job
-    return found
+        if job.output not in jobs: ahead += _made_from(stage, domain, s)
+        jobs[job.output] = job
+    return jobs
 
 def main_stages(s): return [('hppo', d) for d in s.domains] # the stages that most pages need
 
@@ -126,10 +126,10 @@ def page_job(
     **given,    # of its parameters, such as seed=1
 ) -> Job:
     "The job that runs a page and scores again."
-    own, changed = page_settings(s.profile, given)
-    stages = [(stage, domain) for stage in needs_of(name, s.profile) for domain in own.domains]
+    of_run, changed = page_settings(s.profile, given)
+    stages = [(stage, domain) for stage in needs_of(name, s.profile) for domain in of_run.domains]
     parameters = json.dumps(given, sort_keys=True)
-    inputs = [job_file(own, *stage) for stage in stages]
+    inputs = [job_file(of_run, *stage) for stage in stages]
     inputs += [_marker_of(runs_dir(), s, n, parameters) for n in pages_before(name, s.profile)]
     words = ['modit', 'run', name, '--profile', s.profile, '--fresh']
     if given: words += ['--parameters', parameters]
@@ -168,7 +168,7 @@ def limit_met(
     "The job that Slurm ended at a limit, and the word of MODIT_SLURM to raise."
     logs = Path(folder or repo_root()/'.snakemake'/'slurm_logs').rglob('*.log')
     for path in sorted(path for path in logs if path.stat().st_mtime >= since):
-        text, job = path.read_text(errors='replace'), path.parent.name.removeprefix('rule_')
+        text, job = path.read_text(errors='replace', encoding='utf-8'), path.parent.name.removeprefix('rule_')
         for pattern, word in _LIMITS.items():
             if re.search(pattern, text, re.I):
                 return f"{job} exceeded its {word}; raise it with MODIT_SLURM='{word}=...'; "
@@ -187,7 +187,7 @@ def _repository_lock(folder=None, patience=30.): # by default the folder of all 
 # %% ../../../nbs/repro/pages/250_graph.ipynb #c032aaab
 def _end_all(number, frame): # a handler of SIGTERM
     for process in psutil.Process().children(recursive=True): process.terminate()
-    sys.exit(128 + number)
+    sys.exit(128 + number) # what shells say of a signal
 
 def _to_its_end(command, keep) -> int: # command line; files that it inherits
     "The status of a process; if this one is told to end, all that it has started ends."
@@ -196,7 +196,6 @@ def _to_its_end(command, keep) -> int: # command line; files that it inherits
     try: return subprocess.run(command, cwd=repo_root(), pass_fds=keep).returncode
     finally:
         if main: signal.signal(signal.SIGTERM, usual)
-
 
 # %% ../../../nbs/repro/pages/250_graph.ipynb #c038
 _PASSES = 7 # pages that read pages that read pages: the longest such chain has six

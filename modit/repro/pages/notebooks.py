@@ -41,7 +41,7 @@ def code_cells(
     path, # a notebook file
 ) -> list: # its code cells, as dicts
     "The code cells of a notebook; raises `FileNotFoundError` or `ValueError`."
-    try: cells = json.loads(Path(path).read_text())['cells']
+    try: cells = json.loads(Path(path).read_text('utf-8'))['cells']
     except (ValueError, KeyError, TypeError): # no UTF-8, no JSON, or other JSON
         raise ValueError(f'{path} is not a notebook; restore it from version control') from None
     return [c for c in cells if c['cell_type'] == 'code']
@@ -116,8 +116,8 @@ ROOMS = ('paper', 'ours', 'verdicts') # folders of experiments
 _PAGE = re.compile(r'\d{3}_\w+') # no copy, and no file that an editor or another system leaves beside a page
 
 def _files(): # name of a page -> its path
-    found = [p for room in ROOMS for p in (repo_root()/'nbs'/'repro'/room).glob('*.ipynb')]
-    return {p.stem: p for p in found if _PAGE.fullmatch(p.stem)}
+    paths = [p for room in ROOMS for p in (repo_root()/'nbs'/'repro'/room).glob('*.ipynb')]
+    return {p.stem: p for p in paths if _PAGE.fullmatch(p.stem)}
 
 def experiments() -> list: return sorted(_files()) # names such as 320_main
 def short_name(name): return re.sub(r'^\d+_', '', str(name)) # 400_sensitivity -> sensitivity
@@ -154,11 +154,11 @@ def page_constant(
 ):                # the literal that the page assigns to it
     "Read a constant of a page without importing it; raises `ValueError` if it is missing or no literal."
     path = experiment_path(name)
-    found = _assigned(path, path.stat().st_mtime_ns)
-    if constant not in found and missing is not None: return missing
+    assigned = _assigned(path, path.stat().st_mtime_ns)
+    if constant not in assigned and missing is not None: return missing
     lacks = f'{path.name}: no exported cell assigns {constant}; write {constant} = (...) or ()'
-    require(constant in found, lacks)
-    try: return ast.literal_eval(found[constant])
+    require(constant in assigned, lacks)
+    try: return ast.literal_eval(assigned[constant])
     except ValueError:
         raise ValueError(f"{path.name}: {constant} must be a literal, such as ('main',)") from None
 
@@ -178,7 +178,7 @@ def _kernel_manager():
     from jupyter_client.manager import AsyncKernelManager
     from jupyter_core.paths import jupyter_runtime_dir
     folder = _writable(Path(jupyter_runtime_dir()))
-    short = os.name == 'posix' and len(str(folder)) < 50
+    short = os.name == 'posix' and len(str(folder)) < 50 # a socket's path has at most about 100 bytes
     socket = dict(transport='ipc', ip=f'{folder}/modit-{os.getpid()}') if short else {}
     class ThisInterpreter(AsyncKernelManager):
         def __init__(self, **kw): super().__init__(**(socket | kw))
@@ -197,6 +197,7 @@ def _papermill_run(path, out, parameters) -> str: # the error, or ''; out: path 
     from nbclient.exceptions import DeadKernelError
     try:
         papermill.execute_notebook(
+            # a busy machine is slow
             path, out, parameters, cwd=repo_root(path), progress_bar=False, start_timeout=600,
             kernel_name='python3', language='python', kernel_manager_class=_kernel_manager())
     except papermill.PapermillExecutionError as e: return f'{e.ename}: {e.evalue}'

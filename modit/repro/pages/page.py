@@ -86,9 +86,9 @@ def open_page(
     if given['domains'] == plain['domains']: given['domains'] = known['domains']
     values = page_values(path.stem, s, given)
     usual = page_values(path.stem, s, known)
-    own = {k: v for k, v in values.items() if v != usual[k]}
+    differing = {k: v for k, v in values.items() if v != usual[k]}
     _bring_looks(path.stem)
-    p = Page(short_name(path.stem), s, values, own | changed, given['fresh'], time.time())
+    p = Page(short_name(path.stem), s, values, differing | changed, given['fresh'], time.time())
     if namespace: _begin(p, plain['profile'])
     return p
 
@@ -173,10 +173,10 @@ def part(self:Page) -> dict: # name -> DataFrame; empty if they have to be compu
     "The page's own scores, if the run with all its domains, splits and cases has written them."
     whole = self.other(self.name)
     if self.fresh or whole.changed or whole.missing() or not asks_less(self.values, whole.values): return {}
-    found = {name: read_cases(whole.folder, name) for name in page_constant(self.name, 'SCORES')}
-    found = part_of(found, self)
-    if found: print('These scores are a part of those of all domains, splits and cases')
-    return found
+    frames = {name: read_cases(whole.folder, name) for name in page_constant(self.name, 'SCORES')}
+    frames = part_of(frames, self)
+    if frames: print('These scores are a part of those of all domains, splits and cases')
+    return frames
 
 # %% ../../../nbs/repro/pages/240_page.ipynb #n048
 @patch
@@ -185,14 +185,14 @@ def scores(
     run=None, # function of a Page -> dict of name -> DataFrame, or a module with such a `run`
 ) -> dict:   # name -> DataFrame, of SCORES and READS
     "The scores of the page, read or computed, and those of other pages that it reads."
-    own, others = page_constant(self.name, 'SCORES'), reads_of(self.name, self.s.profile)
-    if own and (self.fresh or self.missing()):
-        found = self.part()
-        self.made = not found
-        if self.made: found = getattr(run, 'run', run)(self)
-        for name, frame in found.items(): write_cases(self.folder, name, frame)
-    found = {name: read_cases(self.folder, name) for name in own}
-    return found | {name: self.read_other(name) for name in others}
+    written, others = page_constant(self.name, 'SCORES'), reads_of(self.name, self.s.profile)
+    if written and (self.fresh or self.missing()):
+        frames = self.part()
+        self.made = not frames
+        if self.made: frames = getattr(run, 'run', run)(self)
+        for name, frame in frames.items(): write_cases(self.folder, name, frame)
+    frames = {name: read_cases(self.folder, name) for name in written}
+    return frames | {name: self.read_other(name) for name in others}
 
 # %% ../../../nbs/repro/pages/240_page.ipynb #c048
 @patch
@@ -269,7 +269,7 @@ def pages_before(
     profile='mini', # of the run
 ) -> list:    # of experiments
     "The pages that must run before a page; raises `ValueError` for scores that no page writes."
-    own = experiment_path(name).stem
-    if is_ledger(name): return [x for x in experiments() if x < own and of_paper(x)]
+    stem = experiment_path(name).stem
+    if is_ledger(name): return [x for x in experiments() if x < stem and of_paper(x)]
     owners = {experiment_path(owner_of(score)).stem for score in reads_of(name, profile)}
-    return sorted(owners - {own})
+    return sorted(owners - {stem})

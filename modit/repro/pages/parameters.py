@@ -34,7 +34,7 @@ def slug(
 ) -> str:         # such as seed=3,margin=0.05
     "The name of a folder for changed settings and parameters."
     name = ','.join(f'{k}={in_words(v)}' for k, v in changed.items()).replace('/', '-').replace(' ', '')
-    return name if len(name) <= 150 else f'{name[:130]}-{fingerprint(changed)}'
+    return name if len(name) <= 150 else f'{name[:130]}-{fingerprint(changed)}' # file systems allow 255 bytes
 
 # %% ../../../nbs/repro/pages/237_parameters.ipynb #c013
 def results_folder(
@@ -118,9 +118,9 @@ def page_defaults(
     s:Settings, # domains
 ) -> dict: # name -> value
     "The default parameters of a page; `domains` is None if the settings lack its default domains."
-    found = {k: default for k, (_, default) in notebook_parameters(path).items()}
-    if not {*(found.get('domains') or ())} <= {*s.domains}: found['domains'] = None
-    return found
+    values = {k: default for k, (_, default) in notebook_parameters(path).items()}
+    if not {*(values.get('domains') or ())} <= {*s.domains}: values['domains'] = None
+    return values
 
 # %% ../../../nbs/repro/pages/237_parameters.ipynb #w005
 def restricted(

@@ -69,17 +69,17 @@ def redraw(
 ) -> list:          # names that were redrawn
     "Redraw tables and figures from the committed scores; trains nothing. Raises `ValueError` without scores."
     load_settings(profile)
-    found = [name for name in experiments() if has_scores(profile, name)]
+    names = [name for name in experiments() if has_scores(profile, name)]
     for name in experiments():
-        if name not in found: print(f'{name}: no scores in figures/{profile}/cases, skipped')
-    pages = [name for name in found if not is_ledger(name)]
+        if name not in names: print(f'{name}: no scores in figures/{profile}/cases, skipped')
+    pages = [name for name in names if not is_ledger(name)]
     if not pages:
         raise ValueError(f'figures/{profile}/cases holds no scores; run `make main PROFILE={profile}` first')
     draw = partial(redraw_page, profile=profile)
     redraw_pages(pages, draw, repo_root()/'figures'/profile)
     if before: before()
-    for name in filter(is_ledger, found): print(f'{name}: {" ".join(draw(name))}', flush=True)
-    return found
+    for name in filter(is_ledger, names): print(f'{name}: {" ".join(draw(name))}', flush=True)
+    return names
 
 # %% ../../../nbs/repro/pages/252_redraw.ipynb #c005
 SECOND = 1 # seed of the second world
@@ -106,16 +106,16 @@ def redraw_second(
 ) -> list:          # names that were judged
     "Redraw tables and ledger of the second world from its scores; without scores, print how to make them."
     load_settings(profile)
-    found = [name for name in experiments() if not is_ledger(name)]
-    found = [name for name in found if has_scores(profile, name, seed=SECOND)]
+    names = [name for name in experiments() if not is_ledger(name)]
+    names = [name for name in names if has_scores(profile, name, seed=SECOND)]
     where = _second_folder(profile).relative_to(repo_root())
-    if not found:
+    if not names:
         print(f'second world: no scores in {where}/cases; `make replicate PROFILE={profile}` makes them')
-        return found
+        return names
     print(f'second world, into {where}:', flush=True)
     judge = partial(redraw_page, figures=False, profile=profile, seed=SECOND)
-    redraw_pages(found, judge, _second_folder(profile))
-    return found
+    redraw_pages(names, judge, _second_folder(profile))
+    return names
 
 # %% ../../../nbs/repro/pages/252_redraw.ipynb #c023
 def replicate(
@@ -161,11 +161,11 @@ def _read_word(annotation, word): # text as a value of an annotated type, or unc
 def _swept_value(page, name, word): # of a parameter or a setting, as text
     "The value of a swept parameter or setting; raises `ValueError` for an unknown name or a wrong type."
     path = experiment_path(page)
-    own = notebook_parameters(path)
-    kinds = {f.name: f.type for f in fields(Settings)} | {k: v[0] for k, v in own.items()}
+    parameters = notebook_parameters(path)
+    kinds = {f.name: f.type for f in fields(Settings)} | {k: v[0] for k, v in parameters.items()}
     for fixed in ('profile', 'fresh', 'overrides'): kinds.pop(fixed) # which a sweep sets itself
     require(name in kinds, f'{path.name} has {unknown_parameter(name, kinds)}')
-    if name in own: return check_parameters(path, {name: _read_word(kinds[name], word)})[name]
+    if name in parameters: return check_parameters(path, {name: _read_word(kinds[name], word)})[name]
     return parse_value(name, kinds[name], word)
 
 # %% ../../../nbs/repro/pages/252_redraw.ipynb #d5000006
@@ -197,21 +197,21 @@ def _is_done(name, c): # do a combination's scores exist, committed or computed 
     return run_marker(s, name, **c.parameters).exists() and not c.page.missing()
 
 def _jobs_of(name, c) -> list: # of Job: the stages of a combination, and its run
-    s, own = load_settings(c.page.s.profile), c.page.s
+    s, of_run = load_settings(c.page.s.profile), c.page.s
     first = 'sft' if 'hppo' in needs_of(name, s.profile) else 'corpus'
     before = [(first, domain) for domain in c.page.domains]
-    inputs = [job_file(own, *stage) for stage in before]
-    if own == s: inputs += [str(run_marker(s, n)) for n in pages_lacking(s.profile, name)]
+    inputs = [job_file(of_run, *stage) for stage in before]
+    if of_run == s: inputs += [str(run_marker(s, n)) for n in pages_lacking(s.profile, name)]
     job = page_job(s, name, **c.parameters)
     run = job._replace(name=f'sweep_{fingerprint(job.output)}', inputs=inputs)
-    return [*stage_jobs(own, before).values(), run]
+    return [*stage_jobs(of_run, before).values(), run]
 
 # %% ../../../nbs/repro/pages/252_redraw.ipynb #d5000012
 def sweep_jobs(
     plan, # JSON file of the jobs
 ) -> tuple: # jobs of stages, jobs of runs, each output -> Job
     "The jobs of a sweep that have not run yet."
-    jobs = {output: Job(*x) for output, x in json.loads(Path(plan).read_text()).items()}
+    jobs = {output: Job(*x) for output, x in json.loads(Path(plan).read_text('utf-8')).items()}
     runs = {output: job for output, job in jobs.items() if job.log}
     return {output: job for output, job in jobs.items() if not job.log}, runs
 

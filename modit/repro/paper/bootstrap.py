@@ -95,6 +95,7 @@ def pairing(
     moments = np.stack([a - b, a, b, (a - b)**2, a**2, b**2], 1)
     def ratio(counts):
         m = counts @ moments/len(a)
+        # rounding can make a variance of zero negative
         difference, one, other = (m[:, 3:] - m[:, :3]**2).clip(min=0).T
         with np.errstate(divide='ignore', invalid='ignore'): # equal scores have no error: no ratio
             return np.sqrt(difference/np.minimum(one, other))

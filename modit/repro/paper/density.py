@@ -41,6 +41,7 @@ def related_patterns(
 ) -> dict:  # pattern -> its group
     "Group the patterns by their mean positive."
     present = np.unique(corpus.pattern[corpus.attribute])
+    # of positives: patterns are clusters of these
     means = [corpus.items[corpus.attribute & (corpus.pattern == c)].mean(0) for c in present]
     groups = KMeans(s.super_patterns, n_init=3, random_state=s.seed).fit(np.stack(means)).labels_
     return dict(zip(present, groups, strict=True))
@@ -55,10 +56,10 @@ def predictions(
     density = recall_density(corpus.index, anchors, corpus.attribute, s.k)
     group, pattern = related_patterns(corpus, s), corpus.pattern[anchors]
     splits = validation_splits(pattern, np.array([group.get(c, -1) for c in pattern]))
-    found = predict_out_of_group(corpus.items[anchors], density, splits, s.ridge_alpha)
+    guesses = predict_out_of_group(corpus.items[anchors], density, splits, s.ridge_alpha)
     shared = dict(anchor=anchors, density=density)
     return pd.concat(pd.DataFrame(dict(domain=corpus.name, split=split, **shared, predicted=guess.round(4)))
-                     for split, guess in found.items())
+                     for split, guess in guesses.items())
 
 # %% ../../../nbs/repro/paper/310_density.ipynb #c013
 def run(p:Page) -> dict: # density: a row an anchor and split, with its true density and its prediction
@@ -129,7 +130,7 @@ def auc_interval(
 ) -> np.ndarray: # (2,) ends of the 95% interval
     "Bootstrap interval of AUC20/80 over the anchors of the lowest and of the highest fifth of the cell."
     rng = stream(s.seed, 'bootstrap', 'density')
-    low, high = np.quantile(cell.density, [.2, .8])
+    low, high = np.quantile(cell.density, [.2, .8]) # the fifths of AUC20/80, of the anchors as measured
     top = cell.predicted[cell.density >= high].values
     bottom = cell.predicted[cell.density <= low].values
     def drawn(): return share_above(*(rng.choice(fifth, len(fifth)) for fifth in (top, bottom)))

@@ -116,13 +116,13 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
     named = _variant_caption(scores['validation'])
     caption = (f'Main result, profile {p.s.profile}: AUC from 0 to 1, other metrics in percent. '
                f'HPPO is the best of off-policy, adaptive and Pareto on validation: {named}.')
-    found = {'tab-main': Table(cell_means(cases), caption)}
-    found['tab-progress'] = Table(by_method(cases, STAGES), 'Joint (percent) after each stage.', STAGES)
+    tables = {'tab-main': Table(cell_means(cases), caption)}
+    tables['tab-progress'] = Table(by_method(cases, STAGES), 'Joint (percent) after each stage.', STAGES)
     for name in p.domains:
         rows = _appendix(cases, name, p.s)
         label = APPENDIX.get(name, f'tab-app-{name}')
-        found[label] = Table(rows, f'{name}, hardened protocol: AUC from 0 to 1, other metrics in percent.')
-    return found
+        tables[label] = Table(rows, f'{name}, hardened protocol: AUC from 0 to 1, other metrics in percent.')
+    return tables
 
 # %% ../../../nbs/repro/paper/320_main.ipynb #c038
 LADDER = ('pretrained', 'cpt', 'sft', 'hppo') # joined by a line
@@ -213,6 +213,7 @@ def _ladder_claims(cases, aside, s): # with the rows `hppo`; scores of `_left_ou
         and_also(judge('C04', gain), _smallest_on_new_patterns(gain)),
         judge('C05a', up('hppo', 'sft', column='attr')),
         judge('C05b', up('hppo', 'sft', column='same', side=-1)),
+        # 0.45 to 0.5, as differences from 0.5
         *([judge('C06a', range_claim(half, -.05, 0))] if len(half) else []),
         judge('C06b', turned),
         judge('C07', climbed, share_of(climbed, 7, 8)),
@@ -222,6 +223,7 @@ def _ladder_claims(cases, aside, s): # with the rows `hppo`; scores of `_left_ou
 def _margin_share(validation): # of `run`; domain, estimate, low, high, n
     "Share of the first round's cases that pass the margin, with its binomial interval."
     rows = []
+    # later rounds have cases and a policy of their own
     first = validation[(validation['round'] == 1) & (validation.method == 'adaptive')]
     for r in first.itertuples():
         low, high = binomtest(int(r.passed), int(r.cases)).proportion_ci(method='wilson')
@@ -234,10 +236,10 @@ def claims(scores:dict, p:Page) -> list: # rows of the ledger
     cases = with_hppo(scores['main'], scores['validation'])
     base = _marginal(cases, 'base', p.s)
     passed = _margin_share(scores['validation'])
-    found = _ladder_claims(cases, scores['left_out'], p.s)
-    found.append(judge('C08', threshold_claim(base, base.estimate < .001)))
-    found.append(judge('C32', range_claim(passed, *RANGES['C32'])))
+    judged = _ladder_claims(cases, scores['left_out'], p.s)
+    judged.append(judge('C08', threshold_claim(base, base.estimate < .001)))
+    judged.append(judge('C32', range_claim(passed, *RANGES['C32'])))
     d13 = cases[cases.domain != 'D4']
-    if not len(d13): return found
+    if not len(d13): return judged
     purer = contrast(d13, 'pareto', 'off_policy', p.s, column='same')
-    return [*found, judge('C14', purer, share_of(purer, 5, 6))]
+    return [*judged, judge('C14', purer, share_of(purer, 5, 6))]

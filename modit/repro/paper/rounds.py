@@ -29,7 +29,7 @@ def schedules(
 ) -> dict:      # method -> (rounds, steps of a round)
     "One, two and four rounds at the budget of the iterated variants (tab:rollout)."
     budget = s.hppo_rounds*s.hppo_steps
-    return {f'{r}x{budget//r}': (r, budget//r) for r in (1, 2, 4)}
+    return {f'{r}x{budget//r}': (r, budget//r) for r in (1, 2, 4)} # 1x100, 2x50 and 4x25 in tab:rollout
 
 def columns(p): return ('sft', *schedules(p.s), 'new cases') # of the table, in order
 
@@ -41,6 +41,7 @@ def policy_of(
     steps:int,  # optimiser steps of a round
 ): # a MODiT
     "The policy after the last round of a schedule."
+    # the same run: trained once
     if rounds == 1 and steps == s.off_policy_steps[-1]: return get_model(s, 'off_policy', domain, -1)
     return get_model(override(s, hppo_rounds=rounds, hppo_steps=steps), 'same_cases', domain, -1)
 
@@ -124,11 +125,11 @@ def plot_schedules(
     rows = contrasts(cases, [(method, 'sft') for method in methods], p.s)
     fig, axes = panels(on_claimed(p), ['Joint, against SFT\n(points)'], 2.6, sharey=True)
     for ax, name in zip(axes[0], on_claimed(p), strict=True):
-        here = rows[rows.domain == name]
-        for split, line in here[here.a != 'new cases'].groupby('split'):
+        of_domain = rows[rows.domain == name]
+        for split, line in of_domain[of_domain.a != 'new cases'].groupby('split'):
             places = [methods.index(a) + aside(split, SPLIT_LOOKS) for a in line.a]
             ax.plot(places, 100*line.estimate, c=SPLIT_LOOKS[split].colour, lw=1)
-        draw_differences(ax, here, methods, SPLIT_LOOKS, across='a', by='split')
+        draw_differences(ax, of_domain, methods, SPLIT_LOOKS, across='a', by='split')
         ax.set(xticklabels=[look(m).label.replace('x', '×').replace(' ', '\n') for m in methods])
     legend_of_splits(axes, p)
     return fig
@@ -192,9 +193,9 @@ def close_together(
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #f024c
 def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "C12, C13, C15 and C17; a claim whose domains are not run is left out."
-    found = schedule_claims(scores, p)
+    judged = schedule_claims(scores, p)
     gains = pd.concat([_filter_gain(scores['filter'], n, p) for n in sorted({1, p.s.hppo_rounds})])
     d13, d4 = (gains.query(f'domain {sign} "D4"') for sign in ('!=', '=='))
-    if len(d13): found.append(judge('C13', weakest_in_each_cell(d13)))
-    if not len(d4): return found
-    return [*found, judge('C15', close_together(d4, scores['main'].query('domain == "D4"'), p.s))]
+    if len(d13): judged.append(judge('C13', weakest_in_each_cell(d13)))
+    if not len(d4): return judged
+    return [*judged, judge('C15', close_together(d4, scores['main'].query('domain == "D4"'), p.s))]

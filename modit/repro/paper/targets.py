@@ -95,7 +95,7 @@ def truly_densest(
     rng = stream(s.seed, 'pocket domain', corpus.name)
     chance = true_chance(s, corpus.name, domain_constants(corpus.name), rng)
     n, m = cases.tail.shape
-    mine = np.repeat(cases.sequence, m, axis=0)
+    mine = np.repeat(cases.sequence, m, axis=0) # left out, as in every search of a case
     ids = search(corpus.index, corpus.items[cases.tail].reshape(n*m, -1), s.k, exclude=mine)
     best = chance[ids].mean(1).reshape(n, m).argmax(1)
     return corpus.items[cases.tail[np.arange(n), best]]

@@ -75,12 +75,12 @@ def _claims_table(rows):
     "Statements with place, scale, cells, interval, word and what runs them again."
     def signed(v): return f'{v:+.3f}'.replace('-', '−')
     names = ['id', 'place', 'statement', 'scale']
-    found = rows[[c for c in names if rows[c].nunique() > 1]].assign(
+    table = rows[[c for c in names if rows[c].nunique() > 1]].assign(
         cells=[f'{r.significant}/{r.against}/{r.cells}' for r in rows.itertuples()],
         estimate=[f'{signed(r.estimate)} [{signed(r.low)}, {signed(r.high)}]' for r in rows.itertuples()],
         word=rows.verdict.str.removesuffix(' at this scale'), run=rows.page)
-    found.loc[rows.cells == 0, ['cells', 'estimate']] = ''
-    return _as_markdown(found)
+    table.loc[rows.cells == 0, ['cells', 'estimate']] = ''
+    return _as_markdown(table)
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a021
 def _main_table():
@@ -101,8 +101,8 @@ def _differing(*statuses): # all without a status
 
 def _minutes():
     rows = _rows_of('run-seconds')
-    found = rows.groupby(rows.stage.str.replace(r'^\d+_', 'page ', regex=True), sort=False).seconds
-    return found.agg(runs='size', minutes=lambda v: f'{v.sum()/60:.1f}').reset_index()
+    seconds = rows.groupby(rows.stage.str.replace(r'^\d+_', 'page ', regex=True), sort=False).seconds
+    return seconds.agg(runs='size', minutes=lambda v: f'{v.sum()/60:.1f}').reset_index()
 
 def _pages(profile): return pd.read_json(repo_root()/'figures'/profile/'manifest.json', orient='index')
 
@@ -129,7 +129,7 @@ def filled(
     shown=written, # function of a value -> its text
 ) -> str:          # Markdown
     "A text with its values; an unknown value raises `jinja2.UndefinedError`."
-    text = (repo_root()/FOLDER/f'{name}.md').read_text()
+    text = (repo_root()/FOLDER/f'{name}.md').read_text('utf-8')
     how = dict(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     return jinja2.Environment(finalize=shown, **how).from_string(text).render(values)
 
@@ -187,7 +187,7 @@ def write_html(
     for name in re.findall(r'!\[[^]]*\]\(([^)]+)\)', text):
         (folder/name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(repo_root()/'figures'/name, folder/name)
-    page = jinja2.Template((repo_root()/FOLDER/'page.html').read_text())
+    page = jinja2.Template((repo_root()/FOLDER/'page.html').read_text('utf-8'))
     atomic_write(folder/'report.html', page.render(title=_title(text), body=as_form(text, Screen())))
     return folder/'report.html'
 
@@ -199,7 +199,7 @@ def write_pdf(
     "Write the article as a PDF."
     if not importlib.util.find_spec('typst'): return None
     import typst
-    head = f'#let title = {_string(_title(text))}\n' + (repo_root()/FOLDER/'page.typ').read_text()
+    head = f'#let title = {_string(_title(text))}\n' + (repo_root()/FOLDER/'page.typ').read_text('utf-8')
     atomic_write(folder/'report.typ', head + as_form(text, Print()))
     out = folder/'report.pdf'
     typst.compile(str(folder/'report.typ'), output=str(out), root=str(folder), ignore_system_fonts=True)
@@ -212,7 +212,7 @@ def write_report():
     text = fill()
     page = write_html(folder, text)
     print(page)
-    beside = page.read_text().replace('src="', 'src="../figures/') # in docs it shows the committed pictures
+    beside = page.read_text('utf-8').replace('src="', 'src="../figures/') # docs shows the committed ones
     atomic_write(repo_root()/'docs'/'report.html', beside)
     pdf = write_pdf(folder, text)
     print(pdf or 'no PDF without Typst: pip install "modit[report]"')

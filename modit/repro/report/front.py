@@ -48,11 +48,11 @@ def over(
     new=None,   # a file of scores, whose lists of new items are compared; None: all of `joined`
 ) -> pd.DataFrame: # domain, split, estimate, low, high in points; verdict
     "One method's Joint minus another's."
-    found = []
+    rows = []
     for profile in profiles:
         cases = of_kind(scores(new, profile), 'new') if new else joined(profile)
-        found.append(contrasts(cases, [(a, b)], load_settings(profile)))
-    table = pd.concat(found, ignore_index=True)
+        rows.append(contrasts(cases, [(a, b)], load_settings(profile)))
+    table = pd.concat(rows, ignore_index=True)
     if split: table = table[table.split == split]
     return table.assign(**{x: 100*table[x] for x in ('estimate', 'low', 'high')})
 
@@ -108,16 +108,16 @@ def printed(
     cell, # id
 ) -> str:
     "What a cell printed when its page was last run."
-    cells = json.loads((repo_root()/'nbs'/f'{page}.ipynb').read_text())['cells']
+    cells = json.loads((repo_root()/'nbs'/f'{page}.ipynb').read_text('utf-8'))['cells']
     [outputs] = [x['outputs'] for x in cells if x['id'] == cell]
     return ''.join(''.join(x['text']) for x in outputs if x['output_type'] == 'stream').strip()
 
 # %% ../../../nbs/repro/report/222_front.ipynb #19439bc6
 def _values(): # name -> what the text may use
-    found = (scores, joined, over, judged, won, lost, span, holds, means, row, printed, aligned)
+    functions = (scores, joined, over, judged, won, lost, span, holds, means, row, printed, aligned)
     named = dict(rows_of=_rows_of, table=_table, in_paper=_in_paper, settings=load_settings,
                  least=_LEAST_POSITIVES, REAL=REAL, CLAIMED=CLAIMED, version=modit.__version__)
-    return named | {f.__name__: f for f in found}
+    return named | {f.__name__: f for f in functions}
 
 # %% ../../../nbs/repro/report/222_front.ipynb #322534f6
 def readme() -> str: return filled('readme', _values()) # the README with its numbers

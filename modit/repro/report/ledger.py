@@ -54,6 +54,7 @@ def weakest_in_each_cell(
 ) -> pd.DataFrame: # one row per cell
     "The weakest of several contrasts in each cell: it is for a claim when all of them are."
     rows = pd.concat(tables, ignore_index=True)
+    # a width of zero
     near = np.where(rows.side > 0, rows.low, -rows.high)/(rows.high - rows.low).clip(lower=1e-12)
     rank = rows.verdict.map(RANK)
     order = rows.assign(rank=rank, near=near).sort_values(['rank', 'near'], kind='stable')
@@ -181,7 +182,7 @@ def sizes(
     cells,  # of the ledger
 ) -> dict:  # id -> median of ours over the paper's
     "The ratio of our effects to the paper's, for claims whose contrasts the paper prints."
-    found, paper = {}, paper_rows()
+    ratios, paper = {}, paper_rows()
     page = claims.set_index('id').page.replace(dict(pareto='main', sensitivity='seeds'))
     named = cells.dropna(subset=['a', 'b']).replace(IN_ROUNDS, regex=True)
     for name, rows in named.groupby('id'):
@@ -190,8 +191,8 @@ def sizes(
         if column not in table: continue
         ratio = rows.estimate/in_paper(rows, table, column)
         ratio = ratio[np.isfinite(ratio)]
-        if len(ratio): found[name] = ratio.median()
-    return found
+        if len(ratio): ratios[name] = ratio.median()
+    return ratios
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #g020
 def counted(
@@ -200,10 +201,10 @@ def counted(
     "How a group's contrasts stand beside the paper's."
     names = 'cells', 'same sign', 'significant', 'against', 'size'
     if not len(rows): return dict.fromkeys(names, '')
-    turn = np.sign(rows.paper)
+    turn = np.sign(rows.paper) # what goes with the paper's sign counts as positive
     low, high = (np.where(turn > 0, a, -b) for a, b in ((rows.low, rows.high), (rows.high, rows.low)))
-    found = [int(x.sum()) for x in (turn*rows.estimate > 0, low > 0, high < 0)]
-    return dict(zip(names, (len(rows), *found, f'{(rows.estimate/rows.paper).median():.2f}'), strict=True))
+    counts = [int(x.sum()) for x in (turn*rows.estimate > 0, low > 0, high < 0)]
+    return dict(zip(names, (len(rows), *counts, f'{(rows.estimate/rows.paper).median():.2f}'), strict=True))
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #k001a
 def in_second_world(
@@ -225,7 +226,7 @@ def by_class(
 ) -> pd.DataFrame: # one row per class
     "The number of claims with each verdict, by class."
     about = claims['class'].where(claims.id.str.startswith('C'), 'ours').rename('about')
-    found = pd.crosstab(about, claims.verdict).reindex(columns=[*WORDS, NOT_RUN.label], fill_value=0)
-    found.insert(0, 'statements', found.sum(axis=1))
-    if len(second): found = found.join(in_second_world(claims, second).groupby(about).sum())
-    return found.reindex([x for x in CLASSES if x in found.index]).rename(index=CLASSES).reset_index()
+    counts = pd.crosstab(about, claims.verdict).reindex(columns=[*WORDS, NOT_RUN.label], fill_value=0)
+    counts.insert(0, 'statements', counts.sum(axis=1))
+    if len(second): counts = counts.join(in_second_world(claims, second).groupby(about).sum())
+    return counts.reindex([x for x in CLASSES if x in counts.index]).rename(index=CLASSES).reset_index()

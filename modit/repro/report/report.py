@@ -57,7 +57,7 @@ def read_rows(
 def _shown(path): return path.relative_to(repo_root()) if path.is_relative_to(repo_root()) else path
 
 @lru_cache(64) # the pages of a run read the same files
-def _read(path, *written): return read_rows(path)
+def _read(path, *written): return read_rows(path) # time and inode: a file that was replaced is read again
 
 def read_cases(
     folder:Path,    # figures/<profile>, or that of a rerun
@@ -127,7 +127,7 @@ def _as_text(table): # Table -> Markdown
     return f'{as_markdown(frame, right)}\n\n{table.caption}'.strip()
 
 def _heading(notebook, folder): # its question, with a link from the folder to it
-    question = json.loads(notebook.read_text())['cells'][0]['source'][0].strip('# \n')
+    question = json.loads(notebook.read_text('utf-8'))['cells'][0]['source'][0].strip('# \n')
     return f'# [{question}]({Path(os.path.relpath(notebook, folder)).as_posix()})'
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c041
@@ -155,8 +155,8 @@ def written_table(
 ) -> str:
     "A table and its caption as a page has written them; raises `FileNotFoundError` if none has."
     for path in sorted(Path(folder).glob('[!.]*.md')):
-        found = path.read_text().partition(f'## {label}\n\n')[2]
-        if found: return found.partition('\n\n## ')[0].rstrip('\n')
+        text = path.read_text('utf-8').partition(f'## {label}\n\n')[2]
+        if text: return text.partition('\n\n## ')[0].rstrip('\n')
     raise FileNotFoundError(f'no page in {_shown(Path(folder))} has {label}; run `modit figures`')
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c042s
@@ -262,7 +262,7 @@ def locked(): return lock_file(runs_dir()/'.report.lock') # a lock for files tha
 def kernels() -> dict: # processor, torch, blas
     "The processor, and the instruction sets that torch and each product library chose on it."
     info = Path('/proc/cpuinfo')
-    lines = info.read_text().splitlines() if info.exists() else []
+    lines = info.read_text('utf-8').splitlines() if info.exists() else []
     said = [x.partition(': ')[2] for x in lines if x.split('\t')[0] in ('model name', 'cpu family', 'model')]
     loaded = [x for x in threadpool_info() if x['internal_api'] != 'openmp']
     blas = {f'{x["internal_api"]} {x.get("architecture", x["version"])}' for x in loaded} # may be several
@@ -285,5 +285,5 @@ def update_manifest(
     entry |= dict(settings=fingerprint(asdict(s)), seconds=round(time.time() - began, 1), peak_mb=peak)
     entry |= dict(kernels=kernels(), packages={p: version(p) for p in PACKAGES})
     with locked():
-        manifest = json.loads(path.read_text()) if path.exists() else {} # experiment -> its entry
+        manifest = json.loads(path.read_text('utf-8')) if path.exists() else {} # experiment -> its entry
         atomic_write(path, json.dumps(manifest | {name: entry}, indent=1, sort_keys=True) + '\n')

@@ -72,7 +72,7 @@ def over_cases(
     return paired_bootstrap(a, b, shared_counts(purpose, len(a), resamples), level=level)
 
 # %% ../../../nbs/repro/report/210_verdicts.ipynb #c013b
-@lru_cache(4096)
+@lru_cache(4096) # table, picture and claims ask for the same cells; bytes, since arrays have no hash
 def _interval(a, b, patterns, cell, level): # bytes of both methods' scores; seed, domain, split, resamples
     a, b = np.frombuffer(a), np.frombuffer(b)
     by_pattern = cluster_interval(a, b, patterns, level)
@@ -91,11 +91,11 @@ def _contrast(scores, cells, a, b, s, column, side, level):
     shared = ~np.isnan(one) & ~np.isnan(other)
     require(shared.any(), f'{a} and {b} share no case with a score in {column}; run both on the same cases')
     for domain, split, at, pattern in cells:
-        kept = shared[at]
-        if not kept.any(): continue
-        ends = (x[at][kept].tobytes() for x in (one, other))
+        scored = shared[at]
+        if not scored.any(): continue
+        ends = (x[at][scored].tobytes() for x in (one, other))
         cell = s.seed, domain, split, s.resamples
-        used = _interval(*ends, tuple(pattern[kept].tolist()), cell, level)
+        used = _interval(*ends, tuple(pattern[scored].tolist()), cell, level)
         names = dict(domain=domain, split=split, a=a, b=b)
         rows.append(dict(**names, **asdict(used), column=column, side=side, verdict=verdict(used, side)))
     adjusted = holm([row['p'] for row in rows])
@@ -178,10 +178,10 @@ def everywhere(
     by='a',            # as there
 ) -> str:
     "Which marks are significantly above zero at all their places, and which below."
-    found = rows.groupby(by).verdict.unique()
+    verdicts = rows.groupby(by).verdict.unique()
     def named(verdict):
-        names = [x for x in marks if x in found.index and list(found[x]) == [verdict]]
-        if len(names) == len(found) > 1: return 'all'
+        names = [x for x in marks if x in verdicts.index and list(verdicts[x]) == [verdict]]
+        if len(names) == len(verdicts) > 1: return 'all'
         return ' · '.join(marks[x].label for x in names) or 'none'
     return f'significantly above zero everywhere: {named("for")}; below: {named("against")}'
 
@@ -223,9 +223,9 @@ def metric_panels(
     fig, axes = panels(titles, ylabels, .7 + 1.9*len(metrics), sharex=True, sharey='row')
     said = []
     for (i, metric), (j, split) in product(enumerate(metrics), enumerate(page.splits)):
-        here = rows[(rows.column == metric) & (rows.split == split)]
-        draw_differences(axes[i, j], here, page.domains, marks)
-        said.append(f'{metric.capitalize()}, {split} split, {everywhere(here, marks)}')
+        panel = rows[(rows.column == metric) & (rows.split == split)]
+        draw_differences(axes[i, j], panel, page.domains, marks)
+        said.append(f'{metric.capitalize()}, {split} split, {everywhere(panel, marks)}')
     fig.suptitle('\n'.join(said), fontsize=8)
     legend_beside(axes, *marks.values())
     return fig
@@ -250,7 +250,7 @@ def power(
     "Half the width of each interval beside the paper's difference."
     effect = in_paper(rows, paper)
     half = (rows.high - rows.low)/2
-    seen = np.abs(effect) >= half*norm.ppf([.975, .8]).sum()/norm.ppf(.975)
+    seen = np.abs(effect) >= half*norm.ppf([.975, .8]).sum()/norm.ppf(.975) # significant with probability 80%
     points = dict(half_width=half, difference=rows.estimate, paper=effect)
     points = {name: (100*x).round(2) for name, x in points.items()}
     enough = np.where(np.isnan(effect), '', np.where(seen, 'yes', 'no'))

@@ -22,8 +22,8 @@ from numpy.lib.format import open_memmap, write_array
 from ..settings import Settings, parse_value, read_profiles, require
 from ..sphere import row_lengths, unit_rows
 from ..store import as_float32, fingerprint, runs_dir, whole_files
-from .columns import (flat, read_table, session_lines, steady, table_file, to_column, to_csv,
-                                to_text, to_vectors)
+from .columns import (flat, in_pandas, read_table, session_lines, steady, table_file, to_column,
+                                to_csv, to_text, to_vectors)
 from .trouble import embedding_problems, is_positive, session_problems, table_problems, to_numbers
 
 # %% ../../nbs/data/037_folder.ipynb #c006
@@ -124,7 +124,7 @@ def write_table(
     >>> modit.write_table('boots', pd.DataFrame(columns))
     """
     if isinstance(table, str | Path): table = read_table(Path(table))
-    if hasattr(table, 'to_pandas'): table = table.to_pandas()
+    table = in_pandas(table)
     if isinstance(table, pd.DataFrame): table = flat(table)
     lacking = [name for name in ('id', 'attribute', vector) if name not in table]
     require(not lacking, f'no column {" and no ".join(lacking)}; the table has {", ".join(map(str, table))}')

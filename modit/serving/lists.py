@@ -12,8 +12,8 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
+from ..data.columns import read_csv
 from ..settings import require
 from ..stages.environment import visible
 
@@ -55,10 +55,8 @@ def read_marks(
     advice = 'add a column judged to a list that was printed, and write 0, 1 or a score'
     try:
         with open(path, encoding='utf-8') as f: between = max(',\t;', key=f.readline().count)
-        table = pd.read_csv(path, sep=between, dtype=str, keep_default_na=False).fillna('')
+        table = read_csv(path, between)
     except ValueError as e: raise ValueError(f'{path} cannot be read ({e}); {advice}') from None
-    more = f'{path}: row 0 has more fields than the header; put a text with its separator into quotes'
-    require(isinstance(table.index, pd.RangeIndex), more)
     require({'id', 'judged'} <= {*table}, f'{path} has the columns {", ".join(table)}; {advice}')
     marked = table[table.judged.str.strip() != '']
     require(len(marked), f'{path}: no row is judged; {advice}')

@@ -17,7 +17,7 @@ from fastcore.script import anno_parser
 
 from ..stages.environment import bars_in_terminals, steady_environment, steady_streams, visible
 from ..serving.commands import OWN, Overrides, Profile, read_json
-from ..settings import clone_root, load_settings, require
+from ..settings import check_package, clone_root, load_settings, require
 from ..store import named
 
 # %% ../../nbs/cli/279_command.ipynb #c017
@@ -128,6 +128,7 @@ def main(
     on = '; the same command resumes it' if given['command'] in KEEPING else ''
     steady_environment()
     try:
+        check_package()
         with _plain_lines(): _call(**given)
         return sys.stdout.flush()
     except BrokenPipeError: return _leave_pipe()

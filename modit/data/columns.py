@@ -4,14 +4,17 @@
 
 # %% auto #0
 __all__ = ['IN_MEMORY', 'to_column', 'in_pandas', 'to_table', 'one_form', 'to_text', 'to_vectors', 'table_file', 'flat',
-           'read_csv', 'read_table', 'to_csv', 'session_lines', 'steady', 'in_folder', 'held']
+           'read_csv', 'read_table', 'to_csv', 'session_lines', 'steady', 'file_digest', 'in_folder', 'held']
 
 # %% ../../nbs/data/034_columns.ipynb #c002
 import csv
+import hashlib
 import os
 import warnings
 from collections.abc import Mapping, Set
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from unicodedata import normalize
 
 import numpy as np
@@ -197,6 +200,18 @@ def steady(
     yield
     same = _states(folder/name for name in names) == before
     require(same, f'{folder.name}: its files were replaced while they were read; read them again')
+
+# %% ../../nbs/data/034_columns.ipynb #c0430a1d
+@cache
+def _digest(path, *state): # of a file that has had this state ever since
+    with open(path, 'rb') as f: return hashlib.file_digest(f, 'sha256').hexdigest()
+
+def file_digest(
+    path, # of a file
+) -> str: # 64 hexadecimal digits
+    "The hash of a file's content; it is read again once its number, its size or one of its times is another."
+    now = Path(path).stat()
+    return _digest(path, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
 
 # %% ../../nbs/data/034_columns.ipynb #07a2d5a2
 @contextmanager

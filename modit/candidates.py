@@ -49,7 +49,7 @@ def fan_candidates(
     block = block or block_on(next(model.parameters()).device, 200)
     first = rows.start//block*block # whole blocks, for other sizes would round otherwise
     end = min(len(cases), -(-rows.stop//block)*block)
-    noise = case_noise(end, (len(scales), s.dim), s, corpus.name, 'fan', *purpose)[first:]
+    noise = case_noise(end, (len(scales), s.dim), s, corpus.drawn_by, 'fan', *purpose)[first:]
     queries = queries_in_blocks(model, seeds_of(corpus, cases[first:end]), noise, scales, s, block)
     return queries[rows.start - first:rows.stop - first]
 

@@ -46,7 +46,7 @@ def continue_pretraining(
     rows = [s.of('train_rows', name) for name in names]
     cases = [training_cases(c, n, s) for c, n in zip(corpora, rows, strict=True)]
     repetition = [s.of('repetition', name)*s.cpt_epochs for name in names]
-    pool = mix_domains(rows, repetition, stream(s.seed, 'mix', *names))
+    pool = mix_domains(rows, repetition, stream(s.seed, 'mix', *(c.drawn_by for c in corpora)))
     def batch(step):
         drawn = pool[step*s.batch:(step + 1)*s.batch]
         items = np.stack([corpora[i].items[cases[i].sequence[row]] for i, row in drawn])

@@ -181,7 +181,8 @@ def direct_rewards(
     run = Run()
     looks = Looks(corpus, rewarded_items(corpus, replace(s, reward_items=s.direct_items)))
     if cases is None: cases = training_cases(corpus, s.hppo_cases, s, 'hppo', 1)
-    def batch(step): return direct_batch(cases, corpus, s, stream(s.seed, 'direct', corpus.name, step))
+    def rng(step): return stream(s.seed, 'direct', corpus.drawn_by, step)
+    def batch(step): return direct_batch(cases, corpus, s, rng(step))
     def loss(model, rows): return direct_loss(model, rows, looks, cases, s)
     def on_step(step, model):
         if step not in (*s.direct_checkpoints, s.direct_steps): return

@@ -45,7 +45,7 @@ def sample_cases(
     (40, 6)
     """
     longest = max(n, s.auc_cases, s.density_cases, s.full_cases) # a shorter list is a longer one's head
-    rng = stream(s.seed, 'cases', corpus.name, split)
+    rng = stream(s.seed, 'cases', corpus.drawn_by, split)
     return make_cases(corpus, split, longest, s, rng, stratified=True)[:n]
 
 # %% ../nbs/110_evaluation.ipynb #c011
@@ -121,7 +121,7 @@ def serve(
     (40, 16)
     """
     scale = s.guidance_scale if scale is None else scale
-    noise = case_noise(len(cases), (1, s.dim), s, corpus.name)
+    noise = case_noise(len(cases), (1, s.dim), s, corpus.drawn_by)
     return queries_in_blocks(model, seeds_of(corpus, cases), noise, scale, s, block)[:, 0]
 
 # %% ../nbs/110_evaluation.ipynb #c019

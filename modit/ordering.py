@@ -34,6 +34,10 @@ class Corpus:
     probe: np.ndarray     # (d,) float32, the predictor's weights
     index_kind: str = 'flat' # engine of the retrieval index, `Settings.index`
     block: int = 256         # queries that the index searches together
+    word: str = ''           # names its random streams; empty: its name does
+
+    @property
+    def drawn_by(self): return self.word or self.name # of two copies of a folder, the same
 
     @cached_property
     def index(self) -> VectorIndex:
@@ -46,7 +50,7 @@ def density_from_anchors(
     labels, # (N,) bool
     role,   # (N,) uint8, index into ROLES
     s:Settings, # anchors, k, ridge_alpha, index, label_block, seed
-    name:str,   # domain
+    name:str,   # of the random stream
 ) -> tuple[np.ndarray, np.ndarray]: # predicted density (N,), the predictor's weights (d,), both float32
     "Label anchors by retrieval, and predict the density of all items (sec. From Sparse Metric Labels)."
     allowed = np.flatnonzero(np.isin(role, (ROLES.index('train'), ROLES.index('other'))))
@@ -69,10 +73,11 @@ def prepare_corpus(
     """
     name = domain.name
     pattern = patterns_of(domain, s)
-    role = holdout_split(domain.attribute, pattern, s, name)
-    density, probe = density_from_anchors(domain.items, domain.attribute, role, s, name)
+    word = getattr(domain, 'word', '')
+    role = holdout_split(domain.attribute, pattern, s, name, word)
+    density, probe = density_from_anchors(domain.items, domain.attribute, role, s, word or name)
     known = (name, domain.items, domain.attribute, pattern, role, density, probe)
-    return Corpus(*known, s.index, s.label_block)
+    return Corpus(*known, s.index, s.label_block, word)
 
 # %% ../nbs/070_ordering.ipynb #c022
 @patch
@@ -235,7 +240,7 @@ def training_cases(
     *purpose, # name of the random stream
 ) -> Cases:
     "Training sequences of a domain, in the order the settings ask for."
-    rng = stream(s.seed, 'sequences', corpus.name, *purpose)
+    rng = stream(s.seed, 'sequences', corpus.drawn_by, *purpose)
     share = s.of('normal_share', corpus.name)
     return make_cases(corpus, 'train', n, s, rng, s.order, share)
 

@@ -97,10 +97,11 @@ def holdout_split(
     pattern,   # (N,) int
     s:Settings, # heldout_clusters, valid_clusters, ... and seed
     name:str,  # domain
+    word='',   # names the random stream; empty: the domain's name
 ) -> np.ndarray: # (N,) uint8, index into ROLES
     "Assign every item its role; raises `ValueError` when too few patterns can be held out."
     clusters = s.of('clusters', name)
-    rng = stream(s.seed, 'holdout', name)
+    rng = stream(s.seed, 'holdout', word or name)
     test = s.of('heldout_clusters', name)
     valid = s.of('valid_clusters', name)
     positives = np.bincount(pattern[attribute], minlength=clusters)

@@ -52,7 +52,7 @@ def hppo_round(
         facts |= dict(fan_joint=fan.joint.mean(0).tolist(), fan_same=fan.same.mean(0).tolist())
     if not facts['kept']: return facts
     def batch(step):
-        rng = stream(s.seed, 'hppo', corpus.name, round_number, step)
+        rng = stream(s.seed, 'hppo', corpus.drawn_by, round_number, step)
         return preference_batch(pool, win, losers, corpus, s, rng)
     of_margins = named(variant.loss)
     def loss(model, rows): return preference_loss(model, reference, rows, s, of_margins)

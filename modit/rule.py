@@ -34,7 +34,7 @@ def classifier_weights(
 ) -> np.ndarray:   # (d,) float32
     "Weights of a logistic regression of the attribute on labelled training items."
     rows = np.flatnonzero(rewarded_items(corpus, replace(s, reward_items='train')))
-    rows = np.sort(stream(s.seed, 'classifier', corpus.name).permutation(rows)[:most])
+    rows = np.sort(stream(s.seed, 'classifier', corpus.drawn_by).permutation(rows)[:most])
     model = LogisticRegression(max_iter=1000).fit(corpus.items[rows], corpus.attribute[rows])
     return model.coef_[0].astype(np.float32)
 
@@ -199,7 +199,7 @@ def lesson(
     >>> mine = modit.lesson(here, s)
     """
     corpus = here.corpus
-    rng = stream(s.seed, 'lesson', corpus.name)
+    rng = stream(s.seed, 'lesson', corpus.drawn_by)
     cases = training_cases(corpus, min(s.hppo_cases, most), s, 'hppo', 1)
     positive = np.flatnonzero(corpus.role == ROLES.index('train')) # of them only labels are asked for
     positive = positive[np.asarray(corpus.attribute[positive], bool)]

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SHARES', 'ABOVE_ZERO', 'NOT_NEGATIVE', 'MAY_BE_EMPTY', 'PER_DOMAIN', 'CHOICES', 'clone_root', 'repo_root',
-           'settings_path', 'read_profiles', 'bases_of', 'profile_values', 'check_ranges', 'check_words', 'check_sizes',
-           'check_splits', 'check_rounds', 'check_settings', 'load_settings', 'override']
+           'check_package', 'settings_path', 'read_profiles', 'bases_of', 'profile_values', 'check_ranges',
+           'check_words', 'check_sizes', 'check_splits', 'check_rounds', 'check_settings', 'load_settings', 'override']
 
 # %% ../nbs/002_settings.ipynb #f93121de
 import configparser
@@ -38,6 +38,13 @@ def repo_root(
     package = Path(modit.__file__).parent
     carried = package/'carried' # written when a wheel is built
     return clone_root(start) or (carried if carried.is_dir() else package.parent)
+
+# %% ../nbs/002_settings.ipynb #c0080a1d
+def check_package():
+    "Refuse to run a package that is not that of the clone this process stands in; raises `ValueError`."
+    clone, package = clone_root(), Path(modit.__file__).resolve().parent
+    advice = f'run the modit of its own .venv, or install it: pip install -e {clone}'
+    require(clone is None or package == clone/'modit', f'{clone} is not the clone of {package}; {advice}')
 
 # %% ../nbs/002_settings.ipynb #c008d
 @cache

@@ -74,12 +74,12 @@ def finetune(
     True
     """
     model = copy.deepcopy(model)
-    name = corpus.name
+    name, word = corpus.name, corpus.drawn_by
     cases = training_cases(corpus, s.of('train_rows', name), s)
-    order = stream(s.seed, 'sft order', name).permuted(list(range(len(cases)))*s.of('sft_epochs', name))
+    order = stream(s.seed, 'sft order', word).permuted(list(range(len(cases)))*s.of('sft_epochs', name))
     def batch(step):
         some = cases[order[step*s.batch:(step + 1)*s.batch]]
-        rng = stream(s.seed, 'sft', name, step)
+        rng = stream(s.seed, 'sft', word, step)
         return sft_rows(corpus.items[some.prefix], sft_targets(corpus, some, s), s, rng)
     loss = partial(sft_loss, jacobi=s.jacobi)
     steps = max(1, len(order)//s.batch) # whole batches, but one at least

@@ -1,5 +1,9 @@
 """A list that one can shape: every wish against the plainest program, and a line for every mistake."""
 import json
+import os
+import pty
+import subprocess
+import sys
 import warnings
 from dataclasses import replace
 
@@ -7,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from conftest import COMMAND, ROOT, environment
 from modit import synthetic_domain
 from modit.data.columns import read_table
 from modit.data.folder import write_folder
@@ -231,6 +236,24 @@ def test_the_command_shapes_a_list(open_shop, shop, tmp_path, modit):
     for wrong, said in mistakes.items():
         status, _, last = modit('expand', shop/'model', '--seeds', '-', *wrong, stdin='shoe-3')
         assert status == 2 and said in last and last.startswith('modit: ')
+
+
+def test_streams_are_taken_as_they_come(open_shop, shop, tmp_path):
+    goods = open_shop.catalogue
+    names = [f'größe {i}\x1b[2J\x9b\u2028' for i in range(len(goods.ids))]
+    write_folder(tmp_path/'odd', goods.items, names, goods.columns.attribute.astype(int))
+    words = ['expand', shop/'model', '--items', tmp_path/'odd', *PLAIN, '--seeds', '-', '--k', '3']
+    def ask(command, stdout):
+        line = ['sh', '-c', command, sys.executable, '-c', COMMAND, *map(str, words)]
+        env = environment(ROOT) | dict(PYTHONIOENCODING='cp1252', PYTHONUTF8='0')
+        how = dict(cwd=ROOT, env=env, stdout=stdout, check=True)
+        return subprocess.run(line, input=names[0].encode(), **how).stdout
+    closed = ask('"$0" "$@" 2>&-', subprocess.PIPE).decode() # a note does not go where the list is
+    assert closed.startswith('id\t') and closed.count('größe') == 3
+    ours, theirs = pty.openpty()
+    ask('"$0" "$@" 2>&1', theirs)
+    shown = os.read(ours, 10**5).decode()
+    assert 'größe' in shown and '\\u001b[2J\\u009b' in shown and not {'\x1b', '\x9b'} & {*shown}
 
 
 def test_a_printed_list_can_be_seeds_and_marks(open_shop, tmp_path, modit):

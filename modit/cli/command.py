@@ -15,9 +15,9 @@ from typing import Annotated
 import tqdm
 from fastcore.script import anno_parser
 
-from ..stages.environment import bars_in_terminals, steady_environment
+from ..stages.environment import bars_in_terminals, steady_environment, steady_streams, visible
 from ..serving.commands import OWN, Overrides, Profile, read_json
-from ..settings import clone_root, load_settings, require
+from ..settings import check_package, clone_root, load_settings, require
 from ..store import named
 
 # %% ../../nbs/cli/279_command.ipynb #c017
@@ -90,7 +90,8 @@ def _command_line(): # the parser of all subcommands
 def _tell(message, status): # print a line on stderr, return the exit status
     rank = _rank()
     who = f'modit, process {rank}' if rank else 'modit'
-    if not rank or status == 2: print(f'{who}: {" ".join(message.split())}', file=sys.stderr, flush=True)
+    line = visible(f'{who}: {" ".join(message.split())}')
+    if not rank or status == 2: print(line, file=sys.stderr, flush=True)
     return status
 
 # %% ../../nbs/cli/279_command.ipynb #c051q
@@ -99,7 +100,7 @@ def _plain_lines():
     "Print a warning as one line, and no progress bar into a file."
     usual = warnings.formatwarning
     begin = tqdm.std.tqdm.__init__
-    warnings.formatwarning = lambda message, *where, **more: f'modit: {message}\n'
+    warnings.formatwarning = lambda message, *where, **more: visible(f'modit: {message}\n')
     bars_in_terminals()
     try: yield
     finally:
@@ -122,10 +123,12 @@ def main(
     argv=None, # arguments, by default those of the process
 ):
     "The command `modit`: a warning or an error is one line on stderr; an error has exit status 2."
+    steady_streams()
     given = vars(_command_line().parse_args(argv))
     on = '; the same command resumes it' if given['command'] in KEEPING else ''
     steady_environment()
     try:
+        check_package()
         with _plain_lines(): _call(**given)
         return sys.stdout.flush()
     except BrokenPipeError: return _leave_pipe()

@@ -8,10 +8,8 @@ __all__ = ['FACTS', 'OF_FOLDER', 'FolderDomain', 'write_folder', 'find_folder', 
 
 # %% ../../nbs/data/037_folder.ipynb #c003
 import difflib
-import hashlib
 import re
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from unicodedata import category, normalize
 
@@ -22,8 +20,8 @@ from numpy.lib.format import open_memmap, write_array
 from ..settings import Settings, parse_value, read_profiles, require
 from ..sphere import row_lengths, unit_rows
 from ..store import fingerprint, runs_dir, whole_files
-from .columns import (flat, read_table, session_lines, steady, table_file, to_column, to_csv,
-                                to_text, to_vectors)
+from .columns import (file_digest, flat, in_pandas, read_table, session_lines, steady, table_file,
+                                to_column, to_csv, to_text, to_vectors)
 from .trouble import embedding_problems, is_positive, session_problems, table_problems, to_numbers
 
 # %% ../../nbs/data/037_folder.ipynb #c006
@@ -38,6 +36,7 @@ class FolderDomain:
     text: np.ndarray = None     # (N,) text
     pattern: np.ndarray = None  # (N,) int32, row of `patterns`
     patterns: tuple = ()        # their names
+    word: str = ''              # names its random streams; empty: its name does
 
 # %% ../../nbs/data/037_folder.ipynb #c008
 _DATA = ('embeddings.npy', 'items.csv', 'items.parquet', 'sessions.csv', 'sessions.parquet')
@@ -124,7 +123,7 @@ def write_table(
     >>> modit.write_table('boots', pd.DataFrame(columns))
     """
     if isinstance(table, str | Path): table = read_table(Path(table))
-    if hasattr(table, 'to_pandas'): table = table.to_pandas()
+    table = in_pandas(table)
     if isinstance(table, pd.DataFrame): table = flat(table)
     lacking = [name for name in ('id', 'attribute', vector) if name not in table]
     require(not lacking, f'no column {" and no ".join(lacking)}; the table has {", ".join(map(str, table))}')
@@ -247,8 +246,10 @@ def read_folder(
     if lines: raise ValueError(f'{path}: {lines[0]}{more}')
     table = parts['table']
     attribute = is_positive(to_numbers(table.attribute)[0], parts['facts'].get('threshold'))
-    return FolderDomain(find_folder(path).name, unit_rows(parts['x'], parts['lengths'], rows), attribute,
-                        table.id.to_numpy(object), parts['sessions'], **_columns(table))
+    folder = find_folder(path)
+    word = file_digest(folder/'embeddings.npy')[:12] # what the items are, whatever their folder is called
+    return FolderDomain(folder.name, unit_rows(parts['x'], parts['lengths'], rows), attribute,
+                        table.id.to_numpy(object), parts['sessions'], word=word, **_columns(table))
 
 # %% ../../nbs/data/037_folder.ipynb #2154e868
 def own_domain(
@@ -266,13 +267,10 @@ def own_domain(
     (n, dim), expected = domain.items.shape, (s.of('items', name), s.dim)
     fit = f'{name}: {n} items of dimension {dim}, and settings for {expected[0]} of {expected[1]}'
     require((n, dim) == expected, f'{fit}; take settings_of (page proposal)')
-    return replace(domain, name=name) # whatever its folder is called
+    own = Path(s.of('folders', name)).is_absolute() # those of settings.ini keep the streams of their names
+    return replace(domain, name=name, word=domain.word if own else '')
 
 # %% ../../nbs/data/037_folder.ipynb #c049
-@cache
-def _digest(path, size, changed): # of a file with this size and modification time
-    with open(path, 'rb') as f: return hashlib.file_digest(f, 'sha256').hexdigest()
-
 def folder_key(
     path, # of a folder
 ) -> str: # 12 hexadecimal digits
@@ -280,5 +278,4 @@ def folder_key(
     folder = find_folder(path)
     files = [table_file(folder, stem) for stem in ('items', 'sessions')]
     files = [f for f in (folder/'embeddings.npy', *files) if f and f.is_file()]
-    parts = {f.name: _digest(f, f.stat().st_size, f.stat().st_mtime_ns) for f in files}
-    return fingerprint(parts, read_facts(path).get('threshold'))
+    return fingerprint({f.name: file_digest(f) for f in files}, read_facts(path).get('threshold'))

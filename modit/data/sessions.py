@@ -68,7 +68,7 @@ def sessions_of(
     training = corpus.role == ROLES.index('train')
     sessions = [x[training[x]] for x in raw or ()]
     sessions = [x for x in sessions if len(x) > 1]
-    some = stream(s.seed, 'stops', corpus.name).permutation(np.flatnonzero(training))[:most]
+    some = stream(s.seed, 'stops', corpus.drawn_by).permutation(np.flatnonzero(training))[:most]
     stops = np.unique(np.concatenate([some, *sessions]))
     sessions = [np.searchsorted(stops, x) for x in sessions]
     graph = _neighbour_graph(corpus.items[stops], s.seq_len)

@@ -39,7 +39,7 @@ class Expectation(NamedTuple):
 def _density_facts(corpus, s, most=500):
     "Share of positives everywhere, and among the neighbours of some training positives; trained patterns."
     seen = np.flatnonzero((corpus.role == ROLES.index('train')) & corpus.attribute)
-    some = stream(s.seed, 'headroom', corpus.name, 'positives').permutation(seen)[:most]
+    some = stream(s.seed, 'headroom', corpus.drawn_by, 'positives').permutation(seen)[:most]
     near = float(recall_density(corpus.index, some, corpus.attribute, s.k).mean())
     return dict(base_rate=float(corpus.attribute.mean()), density_at_positives=near,
                 trained=trained_patterns(corpus, s))
@@ -56,7 +56,7 @@ def _groups_of_patterns(corpus, most=20):
 def _predictor_scores(corpus, s, most=2000):
     "How well density is predicted where it was not measured, a row a split (tab:density)."
     seen = np.flatnonzero(corpus.role == ROLES.index('train'))
-    anchors = np.sort(stream(s.seed, 'headroom', corpus.name, 'anchors').permutation(seen)[:most])
+    anchors = np.sort(stream(s.seed, 'headroom', corpus.drawn_by, 'anchors').permutation(seen)[:most])
     density = recall_density(corpus.index, anchors, corpus.attribute, s.k)
     groups = _groups_of_patterns(corpus)[anchors]
     patterns = corpus.pattern[anchors]

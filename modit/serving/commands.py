@@ -14,6 +14,7 @@ from typing import Annotated
 from numpy.lib.format import open_memmap, write_array
 
 from ..settings import load_settings, require
+from ..stages.environment import visible
 from ..store import runs_dir, whole_file
 
 # %% ../../nbs/serving/271_commands.ipynb #c005
@@ -55,7 +56,7 @@ _Moves = Annotated[str, 'share, step and own of the query, as JSON; by default a
 _Conditions = Annotated[str, 'conditions, each in quotes', dict(nargs='+', opt=True, action='extend')]
 
 # %% ../../nbs/serving/271_commands.ipynb #5e3b7094
-def _note(text): print(f'modit: {text}', file=sys.stderr, flush=True)
+def _note(text): print(visible(f'modit: {text}'), file=sys.stderr, flush=True)
 
 # %% ../../nbs/serving/271_commands.ipynb #c020
 def _check(
@@ -128,10 +129,10 @@ def _print_answers(retriever, path, **usual): # a line for each of a file of JSO
 # %% ../../nbs/serving/271_commands.ipynb #ff81016b
 def _print_list(found): # of `Retriever.expand`
     from modit.serving.card import RULED
-    from modit.serving.lists import aligned, printed
+    from modit.serving.lists import aligned, in_words, printed
     if ruled := found.attrs['moves'].get('rule'): _note(RULED[ruled])
     if 'text' in found: found['text'] = found.text.str.split().str.join(' ') # a row stays a line
-    print((aligned if sys.stdout.isatty() else str)(printed(found)), end='')
+    print(aligned(in_words(found)) if sys.stdout.isatty() else printed(found), end='')
 
 # %% ../../nbs/serving/271_commands.ipynb #s270
 def _expand(

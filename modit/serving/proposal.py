@@ -7,6 +7,8 @@ __all__ = ['FEW', 'enough_different', 'propose', 'domain_name', 'write_facts', '
            'seen_words', 'copies_words']
 
 # %% ../../nbs/serving/155_proposal.ipynb #p002
+import io
+import re
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
@@ -142,20 +144,40 @@ def domain_name(
     return name
 
 # %% ../../nbs/serving/155_proposal.ipynb #c010
+def _changed(text, name, word): # the value on a setting's line; a note behind it stays
+    line = rf'^([ \t]*{name}[ \t]*[=:][ \t]*)[^#\r\n]*?(?=[ \t]+#|[ \t]*\r?$)'
+    return re.sub(line, lambda x: x[1] + word, text, count=1, flags=re.M | re.I)
+
+# %% ../../nbs/serving/155_proposal.ipynb #c0100a1d
+def _added(text, section, new): # lines behind the last setting of a section; all others stay
+    if not new: return text
+    end = '\r\n' if '\r\n' in text else '\n'
+    lines = [*io.StringIO(text, newline='')]
+    if lines and not lines[-1].endswith(end): lines[-1] += end
+    bare = [x.strip('\ufeff \t\r\n') for x in lines]
+    if not any(x.startswith(f'[{section}]') for x in bare):
+        return ''.join([*lines, end*bool(lines), f'[{section}]{end}', *(x + end for x in new)])
+    first = next(i for i, x in enumerate(bare) if x.startswith(f'[{section}]'))
+    behind = next((i for i, x in enumerate(bare) if i > first and x.startswith('[')), len(bare))
+    last = max(i for i in range(first, behind) if bare[i] and bare[i][0] not in '#;')
+    return ''.join([*lines[:last + 1], *(x + end for x in new), *lines[last + 1:]])
+
+# %% ../../nbs/serving/155_proposal.ipynb #c0100a2d
 def _in_words(value): return ' '.join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 def write_facts(
     path,   # of a folder
     values:dict, # name -> value
 ):
-    "Write a folder's settings, in the order of `OF_FOLDER`, unless they stand there; keep the domain's name."
-    known = {name: values[name] for name in OF_FOLDER if values.get(name) is not None}
-    lines = [f'{name} = {_in_words(value)}' for name, value in known.items()]
-    lines = ['[domain]', *lines, '', '[folder]', f'name = {domain_name(path)}']
-    text = '\n'.join(lines) + '\n'
-    place = find_folder(path)/FACTS
-    stands = place.exists() and read_facts(path) == known and 'folder' in read_profiles(place)
-    if not stands: atomic_write(place, text)
+    "Write a folder's settings and its domain's name, unless they stand there; every other line stays."
+    place, name, stands = find_folder(path)/FACTS, domain_name(path), read_facts(path)
+    text = old = place.read_bytes().decode() if place.exists() else ''
+    words = {x: _in_words(values[x]) for x in OF_FOLDER if values.get(x) not in (None, stands.get(x))}
+    for setting in words.keys() & stands.keys(): text = _changed(text, setting, words[setting])
+    text = _added(text, 'domain', [f'{x} = {word}' for x, word in words.items() if x not in stands])
+    named = 'name' in dict(read_profiles(place)).get('folder', ()) if old else False
+    if not named: text = _added(text, 'folder', [f'name = {name}'])
+    if text != old: atomic_write(place, text)
 
 # %% ../../nbs/serving/155_proposal.ipynb #f013
 def _facts_of(path):
@@ -246,7 +268,7 @@ def copies_words(
     most=2000,  # items that are compared with all others
 ) -> str:       # empty where none is a copy
     "How many items have the vector of another item, and what that does to scores."
-    rows = stream(s.seed, 'copies', corpus.name).permutation(len(corpus.items))[:most]
+    rows = stream(s.seed, 'copies', corpus.drawn_by).permutation(len(corpus.items))[:most]
     other = search(corpus.index, corpus.items[rows], 1, exclude=rows[:, None])[:, 0]
     pairs = [normalize(corpus.items[ids].astype(np.float64)) for ids in (rows, other)]
     n = int(((pairs[0]*pairs[1]).sum(1) > SAME).sum())

@@ -114,9 +114,10 @@ def printed(
 
 # %% ../../../nbs/repro/report/222_front.ipynb #19439bc6
 def _values(): # name -> what the text may use
-    functions = (scores, joined, over, judged, won, lost, span, holds, means, row, printed, aligned)
+    functions = (scores, joined, over, judged, won, lost, span, holds, means, row, printed)
     named = dict(rows_of=_rows_of, table=_table, in_paper=_in_paper, settings=load_settings,
-                 least=_LEAST_POSITIVES, REAL=REAL, CLAIMED=CLAIMED, version=modit.__version__)
+                 least=_LEAST_POSITIVES, REAL=REAL, CLAIMED=CLAIMED, version=modit.__version__,
+                 aligned=lambda text: aligned([line.split('\t') for line in text.splitlines()]))
     return named | {f.__name__: f for f in functions}
 
 # %% ../../../nbs/repro/report/222_front.ipynb #322534f6

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SMALL', 'PUBLIC', 'CLUSTERS', 'MADE', 'KINDS', 'ROLES', 'sort_of', 'pattern_roles', 'half_of_each', 'Board',
-           'new_board', 'is_there', 'open_board', 'density_weights', 'Cases']
+           'new_board', 'write_small', 'is_there', 'open_board', 'density_weights', 'Cases']
 
 # %% ../../../nbs/repro/leaderboard/600_split.ipynb #bb86e49e
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from ...patterns import find_patterns
 from ..datasets.datasets import DATASETS
 from ...settings import load_settings, repo_root, require
 from ...sphere import normalize
-from ...store import load_arrays, runs_dir, stream
+from ...store import atomic_write, load_arrays, runs_dir, save_arrays, stream
 
 # %% ../../../nbs/repro/leaderboard/600_split.ipynb #ae786861
 SMALL = 'icons-small'
@@ -32,8 +32,9 @@ MADE = ('D1', 'D2', 'D3', 'D4')
 def sort_of(
     name:str, # of a domain
 ) -> str:
-    "What the patterns of a domain are: named, clusters or made."
-    return 'made' if name in MADE else 'clusters' if name in CLUSTERS else 'named'
+    "What the patterns of a domain are: named, clusters or made; the committed domain counts for itself."
+    if name in PUBLIC: return 'clusters' if name in CLUSTERS else 'named'
+    return 'small' if name == SMALL else 'made'
 
 # %% ../../../nbs/repro/leaderboard/600_split.ipynb #9affe5c7
 KINDS = ('known', 'new', 'far')
@@ -111,6 +112,29 @@ def new_board(
     trained = np.isin(role, [ROLES.index('known'), ROLES.index('valid known')])
     labelled = trained[pattern] & half_of_each(pattern, stream(0, 'leaderboard', 'labels', draw))
     return Board(name, items, attribute, pattern, role, labelled, *sizes, draw)
+
+# %% ../../../nbs/repro/leaderboard/600_split.ipynb #e7bd7387
+def write_small(
+    words=80, # patterns
+    most=110, # icons of a word
+):
+    "Draw, embed and write the committed domain; needs the icons' package."
+    from modit.repro.datasets import icons, encoders
+    items = icons.read_icons(icons.ALL, 1)
+    sets = pd.read_csv(repo_root()/'data_public'/'icon-sets.csv', index_col='set')
+    free = sets.index[sets.licence.isin(['MIT', 'Apache-2.0'])]
+    items = icons.frequent(items[items.id.str.split(':').str[0].isin(free)], 40)
+    rng = stream(0, SMALL)
+    kept = sorted(rng.permutation(sorted(items.pattern.unique()))[:words])
+    rows = [rng.permutation(np.flatnonzero(items.pattern == word))[:most] for word in kept]
+    items = items.iloc[np.sort(np.concatenate(rows))].reset_index(drop=True)
+    vectors = icons._Drawn()(items.svg.tolist()).astype(np.float16)
+    keep = icons.distinct_icons(items.stem, vectors[:, icons._INK].astype(np.float32))
+    table = items[keep].assign(filled=items.attribute.astype(int))[['id', 'pattern', 'filled']]
+    path = repo_root()/'data_public'/SMALL
+    few = encoders.principal([vectors[keep, :icons._WIDTH]], 52)
+    save_arrays(path.with_suffix('.safetensors'), dict(vectors=few))
+    atomic_write(path.with_suffix('.csv'), table.to_csv(index=False))
 
 # %% ../../../nbs/repro/leaderboard/600_split.ipynb #d7ac74ca
 def _small(draw):

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['TABLE_TRACKS', 'NEEDED', 'CEILINGS', 'shares', 'compared', 'is_ahead', 'home', 'read_rows', 'write_rows', 'table',
-           'read_method', 'best_row', 'leaderboard']
+           'read_method', 'best_row', 'leaderboard', 'draw_rows']
 
 # %% ../../../nbs/repro/leaderboard/608_table.ipynb #b08d32cb
 import importlib.util
@@ -93,32 +93,28 @@ def write_rows(
         _put(home()/'cases'/f'{name}.csv.gz', scores, compression=dict(method='gzip', mtime=0))
         _put(home()/'chosen'/f'{name}.csv', chosen)
 
-# %% ../../../nbs/repro/leaderboard/608_table.ipynb #089eea0f
-def _summary(means, lead):
-    sorts = means.groupby(means.index.map(sort_of)).mean()
-    public = means[means.index.isin(list(PUBLIC))].mean()
-    if lead is None: return dict(public=public, **sorts)
-    open_ = lead[lead.index.isin(list(PUBLIC))]
-    return dict(public=public, **sorts, lead=lead.loc['mean', 'mean'], low=lead.loc['mean', 'low'],
-                high=lead.loc['mean', 'high'], above=(open_.low > 0).sum(), below=(open_.high < 0).sum())
+# %% ../../../nbs/repro/leaderboard/608_table.ipynb #9c8c269e
+def _summary(joint, base): # of a method on a track
+    means = joint.groupby('domain', sort=False).mean()
+    sorts = means.groupby(means.index.map(sort_of)).mean().to_dict()
+    lead = compared(joint, base)
+    public = lead[lead.index.isin(list(PUBLIC))]
+    found = dict(public=means[means.index.isin(list(PUBLIC))].mean()) | sorts
+    found |= lead.loc['mean'].rename(dict(mean='lead')).to_dict()
+    return found | dict(above=(public.low > 0).sum(), below=(public.high < 0).sum())
 
-# %% ../../../nbs/repro/leaderboard/608_table.ipynb #7b6099d6
+# %% ../../../nbs/repro/leaderboard/608_table.ipynb #659c08a8
 def table(
     rows,      # of `read_rows`
     track:str, # of TABLE_TRACKS
 ) -> pd.DataFrame: # a row a method, best first
     "Joint of every method on a track in percent: means over sorts of domains, and the lead over averaging."
-    found = {}
     base = shares(rows['average'], track)
-    for name, scores in rows.items():
-        joint = shares(scores, track)
-        if not len(joint): continue
-        means = joint.groupby('domain', sort=False).mean()
-        lead = compared(joint, base) if name != 'average' else None
-        found[name] = _summary(means, lead) | means.round(1).to_dict()
-    return pd.DataFrame(found).T.sort_values('public', ascending=False)
+    joint = {name: shares(scores, track) for name, scores in rows.items()}
+    found = {name: _summary(x, base) for name, x in joint.items() if len(x)}
+    return pd.DataFrame(found).T.sort_values(['public', 'small'], ascending=False)
 
-# %% ../../../nbs/repro/leaderboard/608_table.ipynb #0c6ee2cf
+# %% ../../../nbs/repro/leaderboard/608_table.ipynb #acbf26c0
 def read_method(
     place:str, # file.py:function
 ):             # the function
@@ -127,7 +123,8 @@ def read_method(
     require(path.endswith('.py') and Path(path).is_file(), f'{place}: no such file; give file.py:function')
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try: spec.loader.exec_module(module)
+    except Exception as e: raise ValueError(f'{path}: {type(e).__name__}: {e}') from None
     method = getattr(module, name, None)
     require(callable(method), f'{path} has no function {name!r}')
     return method
@@ -147,10 +144,9 @@ def best_row(
     means = pd.Series({name: mean(name) for name in rows if name not in CEILINGS}).dropna()
     return means.idxmax()
 
-# %% ../../../nbs/repro/leaderboard/608_table.ipynb #8a1518ac
+# %% ../../../nbs/repro/leaderboard/608_table.ipynb #d95bab38
 def _against(mine, rows, track, domains): # a table of a track: Joint, and differences as text
     joint = shares(mine, track)
-    if not len(joint): return None
     means = joint.groupby('domain', sort=False).mean()
     found = pd.DataFrame(dict(Joint=[*means.round(1), round(means.mean(), 1)]), [*means.index, 'mean'])
     for name in dict.fromkeys(['average', best_row(rows, track, domains)]):
@@ -165,7 +161,7 @@ def _drawn_again(names, domains, draw): # scores of rows with other requests
         found[name] = pd.concat([found.get(name), scores])
     return found
 
-# %% ../../../nbs/repro/leaderboard/608_table.ipynb #f95ce3eb
+# %% ../../../nbs/repro/leaderboard/608_table.ipynb #26f8d9d0
 def leaderboard(
     place:str,     # file.py:function
     domains='',    # names, separated by commas; empty: all that are there
@@ -181,7 +177,25 @@ def leaderboard(
     rows = read_rows()
     best = {best_row(rows, track, names) for track in TABLE_TRACKS} | {'average'}
     if draw: rows = _drawn_again(best, names, draw)
-    for track in TABLE_TRACKS:
-        found = _against(mine, rows, track, names)
-        if found is not None: print(found.to_string(), end='\n\n')
+    for track, (scored, _) in TABLE_TRACKS.items():
+        if scored in set(mine.track): print(_against(mine, rows, track, names).to_string(), end='\n\n')
     print(f'{seconds:.0f} s, {peak:.0f} MB at most')
+
+# %% ../../../nbs/repro/leaderboard/608_table.ipynb #7ade93b5
+def draw_rows(
+    ax,        # of matplotlib
+    rows,      # of `read_rows`
+    track:str, # of TABLE_TRACKS
+):
+    "Rows of a track by their mean over domains: a dot a domain, the interval of the lead around the mean."
+    found = table(rows, track)
+    domains = [x for x in rows['average'].domain.unique() if x != SMALL]
+    for y, name in enumerate(found.index[::-1]):
+        means = shares(rows[name], track).groupby('domain').mean().reindex(domains)
+        ax.plot(means, [y]*len(means), '|', color='0.6', ms=5)
+        middle, lead = means.mean(), found.loc[name]
+        ends = middle + lead.low - lead['lead'], middle + lead.high - lead['lead']
+        ax.plot(ends, [y, y], '-', color='#0072B2')
+        ax.plot(middle, y, 'o', color='#0072B2', mfc='white' if name in CEILINGS else '#0072B2', ms=4)
+    ax.set_yticks(range(len(found)), [ROWS[name].label for name in found.index[::-1]], fontsize=7)
+    ax.set_title(track, fontsize=9)

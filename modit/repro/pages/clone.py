@@ -15,6 +15,7 @@ from ..datasets.datasets import DATASETS, make_dataset
 from .notebooks import run_notebook
 from ...serving.commands import Profile, read_json
 from ...settings import load_settings, require
+from ...store import named
 
 # %% ../../../nbs/repro/pages/278_clone.ipynb #c033
 TARGETS = dict(choices=('main', 'paper', 'public', 'replicate'), opt=False, nargs='?')
@@ -99,6 +100,15 @@ def _plan(
     table, line = write_plan(settings_of(folder, profile) if folder else s, hours, log)
     print(table.to_string(index=False, float_format='{:.3g}'.format, na_rep=''), line, sep='\n\n')
 
+# %% ../../../nbs/repro/pages/278_clone.ipynb #7b2c94d5
+def _leaderboard(
+    method:str,    # file.py:function
+    domains:str='', # names, separated by commas; by default all that are there
+    draw:int=0,    # of patterns, labels and requests; 1 is kept apart
+):
+    "score a function of your own on unlabelled items"
+    named('modit.repro.leaderboard.table:leaderboard')(method, domains, draw)
+
 # %% ../../../nbs/repro/pages/278_clone.ipynb #r278018
 @wraps(_stage)
 def _any_stage(*args, **given):
@@ -106,4 +116,4 @@ def _any_stage(*args, **given):
     return _stage(*args, **given)
 
 COMMANDS = dict(main=_main, public=_public, run=_run, sweep=_sweep, stage=_any_stage, figures=_figures,
-                bench=_bench, plan=_plan)
+                bench=_bench, plan=_plan, leaderboard=_leaderboard)

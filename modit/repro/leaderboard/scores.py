@@ -14,7 +14,6 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from . import labels # noqa: F401 (it enters its rows)
 from .split import KINDS, Board, Cases, open_board
 from .unlabelled import fitted, forget
 from ...settings import require

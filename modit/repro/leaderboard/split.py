@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from fastcore.basics import patch
 
-from ...data.folder import find_folder, read_folder
+from ...data.folder import read_folder
 from ...data.synth import make_domain, make_world
 from ...density import fit_predictor
 from ...patterns import find_patterns

@@ -643,6 +643,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                             'modit/repro/leaderboard/labels.py'),
                                                 'modit.repro.leaderboard.labels._known': ( 'repro/leaderboard/labels.html#_known',
                                                                                            'modit/repro/leaderboard/labels.py'),
+                                                'modit.repro.leaderboard.labels._likely': ( 'repro/leaderboard/labels.html#_likely',
+                                                                                            'modit/repro/leaderboard/labels.py'),
                                                 'modit.repro.leaderboard.labels._list_tests': ( 'repro/leaderboard/labels.html#_list_tests',
                                                                                                 'modit/repro/leaderboard/labels.py'),
                                                 'modit.repro.leaderboard.labels._lookup': ( 'repro/leaderboard/labels.html#_lookup',

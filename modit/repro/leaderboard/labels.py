@@ -178,17 +178,19 @@ def _scatter(items, labels, patterns): # mean, and covariances between and withi
     ridge = 1e-3*np.eye(items.shape[1])
     return items[own_].mean(0), np.cov(centre.T) + ridge, np.cov(within.T) + ridge
 
-# %% ../../../nbs/repro/leaderboard/604_labels.ipynb #f4fd4649
-@row('PLDA', weight=(0., .01, .1, 1.))
-def _plda(items, seeds, labels, patterns, weight):
+# %% ../../../nbs/repro/leaderboard/604_labels.ipynb #d4fc698a
+@fitted
+def _likely(items, seeds, labels, patterns): # (n, U), of PLDA
     mean, B, W = _scatter(items, labels, patterns)
     K = B @ np.linalg.inv(B + W/seeds.shape[1])
-    A = np.linalg.inv(W + B - K @ B)
-    D = np.linalg.inv(B + W)
+    A, D = (np.linalg.inv(x) for x in (W + B - K @ B, B + W))
     x = open_items(items, labels)[1] - mean
     centre = (items[seeds].mean(1) - mean) @ K.T
-    fit = centre @ A @ x.T - .5*((x @ (A - D))*x).sum(1)
-    return near(items, seeds, labels) + weight*fit
+    return (centre @ A @ x.T - .5*((x @ (A - D))*x).sum(1)).astype(np.float32)
+
+@row('PLDA', weight=(0., .01, .1, 1.))
+def _plda(items, seeds, labels, patterns, weight):
+    return near(items, seeds, labels) + weight*_likely(items, seeds, labels, patterns)
 
 # %% ../../../nbs/repro/leaderboard/604_labels.ipynb #9e53d7b9
 @row('lookup')
@@ -198,15 +200,16 @@ def _lookup(items, seeds, labels, patterns):
     x = open_items(items, labels)[1]
     return np.stack([(items[(patterns == c) & (labels == 1)] @ x.T).max(0) for c in whose])
 
-# %% ../../../nbs/repro/leaderboard/604_labels.ipynb #f251eb21
-def _sum(items, seeds, labels, patterns, weight, kappa, lam, beta): # (n, U)
+# %% ../../../nbs/repro/leaderboard/604_labels.ipynb #fc343e5c
+def _sum(items, seeds, labels, patterns, weight, fit, kappa, lam, beta): # (n, U)
     close = near(items, seeds, labels)
     if weight: close = close + weight*exemplar(items, seeds, labels, 'logistic')
     scores = (beta + 1e-3)*close # of equal items the nearest
+    if fit: scores = scores + fit*_likely(items, seeds, labels, patterns)
     if lam: scores = scores + lam*log_expit(odds(items, labels, 'logistic'))
     return scores + kappa*same(items, seeds, labels, patterns, 'logistic') if kappa else scores
 
-PARTS = dict(weight=(0., 1., 3.), kappa=(0., .3, 1.), lam=(0., .5, 1., 2.), beta=(0., 10., 30., 100.))
+PARTS = dict(weight=(0., 1., 3.), fit=(0., .1, .3), kappa=(0., .3, 1.), lam=(0., 1., 2.), beta=BETAS[:4])
 
 @row('one list', **PARTS)
 def _one_list(items, seeds, labels, patterns, **parts): return _sum(items, seeds, labels, patterns, **parts)
@@ -252,8 +255,8 @@ def _pulled_logistic(items, seeds, labels, patterns, ask, mu, kappa):
         w = w - (2*mu*(w - kappa*mean) - np.einsum('np,npd->nd', pull, points))/(2*mu + y.shape[1]/4)
     return _known(w.astype(np.float32) @ x.T, first, marks)
 
-# %% ../../../nbs/repro/leaderboard/604_labels.ipynb #abe80206
-FEWER = dict(weight=(0., 1., 3.), kappa=(0., 1.), lam=(0., 1.), beta=(10., 30.))
+# %% ../../../nbs/repro/leaderboard/604_labels.ipynb #79a4e8d0
+FEWER = dict(weight=(0., 1.), fit=(0., .1), kappa=(0., 1.), lam=(0., 1.), beta=(10., 30.))
 
 @row('one list, with tests', plus=(0., .5, 1.), minus=(0., .5), **FEWER)
 def _list_tests(items, seeds, labels, patterns, ask, plus, minus, **parts):

@@ -145,16 +145,16 @@ def _small(draw):
     filled = table.filled.to_numpy(bool)
     return new_board(SMALL, normalize(vectors), filled, pattern, (4, 5, 10), (20, 10), draw)
 
-# %% ../../../nbs/repro/leaderboard/600_split.ipynb #3a8e736d
-_MADE = dict(items=[240_000]*4, clusters=[160]*4, super_patterns=40)
+# %% ../../../nbs/repro/leaderboard/600_split.ipynb #9be96f76
+_MADE = dict(items=[150_000]*4, clusters=[120]*4, super_patterns=30)
 
 def _made(name, draw):
     s = load_settings('mini', **_MADE)
     domain = make_domain(make_world(s), name, s)
     pattern = domain.true_pattern
-    family = np.zeros(160, int)
+    family = np.zeros(120, int)
     family[pattern] = domain.super_pattern
-    return new_board(name, domain.items, domain.attribute, pattern, (8, 10, 10), (24, 12), draw, family)
+    return new_board(name, domain.items, domain.attribute, pattern, (8, 10, 10), (20, 10), draw, family)
 
 # %% ../../../nbs/repro/leaderboard/600_split.ipynb #840a20da
 def _public(name, draw):

@@ -203,15 +203,15 @@ class Cases:
     seeds: np.ndarray   # (n, m) item ids
     hidden: np.ndarray  # (n, h) items that are taken out of lists: the rest of a sorted sequence
 
-# %% ../../../nbs/repro/leaderboard/600_split.ipynb #78007ace
+# %% ../../../nbs/repro/leaderboard/600_split.ipynb #4a1fb168
 @patch
 def pools(
     self:Board,
     role:str, # one of ROLES
     order='random', # of seeds; or sorted
 ) -> dict:    # pattern -> item ids
-    "Unlabelled positives of each pattern of a role that has enough: seeds and half a list, or a sequence."
-    least = self.length if order == 'sorted' else self.m + self.k//2
+    "Unlabelled positives of each pattern of a role that has enough of them."
+    least = 3*self.length//2 if order == 'sorted' else self.m + self.k//2
     open_ = np.flatnonzero(self.attribute & ~self.labelled & (self.role[self.pattern] == ROLES.index(role)))
     found = pd.Series(open_).groupby(self.pattern[open_]).agg(list)
     return {c: np.array(ids) for c, ids in found.items() if len(ids) >= least}

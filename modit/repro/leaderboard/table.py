@@ -100,7 +100,7 @@ def _summary(joint, base): # of a method on a track
     sorts = means.groupby(means.index.map(sort_of)).mean().to_dict()
     lead = compared(joint, base)
     public = lead[lead.index.isin(list(PUBLIC))]
-    found = dict(public=means[means.index.isin(list(PUBLIC))].mean()) | sorts
+    found = dict(mean=means[means.index != SMALL].mean()) | sorts
     found |= lead.loc['mean'].rename(dict(mean='lead')).to_dict()
     return found | dict(above=(public.low > 0).sum(), below=(public.high < 0).sum())
 
@@ -109,11 +109,13 @@ def table(
     rows,      # of `read_rows`
     track:str, # of TABLE_TRACKS
 ) -> pd.DataFrame: # a row a method, best first
-    "Joint of every method on a track in percent: means over sorts of domains, and the lead over averaging."
-    base = shares(rows['average'], track)
+    "Joint of every method on a track, in percent, over the domains that all of its rows have."
     joint = {name: shares(scores, track) for name, scores in rows.items()}
-    found = {name: _summary(x, base) for name, x in joint.items() if len(x)}
-    return pd.DataFrame(found).T.sort_values(['public', 'small'], ascending=False)
+    joint = {name: x for name, x in joint.items() if len(x)}
+    shared = set.intersection(*(set(x.index.unique('domain')) for x in joint.values()))
+    joint = {name: x[x.index.isin(shared, level='domain')] for name, x in joint.items()}
+    found = {name: _summary(x, joint['average']) for name, x in joint.items()}
+    return pd.DataFrame(found).T.sort_values('mean', ascending=False)
 
 # %% ../../../nbs/repro/leaderboard/608_table.ipynb #acbf26c0
 def read_method(
@@ -187,14 +189,12 @@ def draw_rows(
     track:str, # of TABLE_TRACKS
 ):
     "Rows of a track by their mean over domains: a dot a domain, the interval of the lead around the mean."
-    found = table(rows, track)
-    domains = [x for x in rows['average'].domain.unique() if x != SMALL]
-    for y, name in enumerate(found.index[::-1]):
-        means = shares(rows[name], track).groupby('domain').mean().reindex(domains)
+    found = table({name: scores[scores.domain != SMALL] for name, scores in rows.items()}, track)
+    for y, (name, line) in enumerate(found[::-1].iterrows()):
+        means = shares(rows[name], track).groupby('domain').mean().drop(SMALL)
         ax.plot(means, [y]*len(means), '|', color='0.6', ms=5)
-        middle, lead = means.mean(), found.loc[name]
-        ends = middle + lead.low - lead['lead'], middle + lead.high - lead['lead']
+        ends = line['mean'] + line.low - line['lead'], line['mean'] + line.high - line['lead']
         ax.plot(ends, [y, y], '-', color='#0072B2')
-        ax.plot(middle, y, 'o', color='#0072B2', mfc='white' if name in CEILINGS else '#0072B2', ms=4)
+        ax.plot(line['mean'], y, 'o', color='#0072B2', mfc='white' if name in CEILINGS else '#0072B2', ms=4)
     ax.set_yticks(range(len(found)), [ROWS[name].label for name in found.index[::-1]], fontsize=7)
     ax.set_title(track, fontsize=9)

@@ -200,16 +200,17 @@ def _lookup(items, seeds, labels, patterns):
     x = open_items(items, labels)[1]
     return np.stack([(items[(patterns == c) & (labels == 1)] @ x.T).max(0) for c in whose])
 
-# %% ../../../nbs/repro/leaderboard/286_labels.ipynb #fc343e5c
-def _sum(items, seeds, labels, patterns, weight, fit, kappa, lam, beta): # (n, U)
+# %% ../../../nbs/repro/leaderboard/286_labels.ipynb #6a9c26a7
+def _sum(items, seeds, labels, patterns, how, weight, fit, kappa, lam, beta): # (n, U)
     close = near(items, seeds, labels)
     if weight: close = close + weight*exemplar(items, seeds, labels, 'logistic')
     scores = (beta + 1e-3)*close # of equal items the nearest
     if fit: scores = scores + fit*_likely(items, seeds, labels, patterns)
-    if lam: scores = scores + lam*log_expit(odds(items, labels, 'logistic'))
+    if lam: scores = scores + lam*log_expit(odds(items, labels, how))
     return scores + kappa*same(items, seeds, labels, patterns, 'logistic') if kappa else scores
 
-PARTS = dict(weight=(0., 1., 3.), fit=(0., .1, .3), kappa=(0., .3, 1.), lam=(0., 1., 2.), beta=BETAS[:4])
+PARTS = dict(how=('logistic', 'trees'), weight=(0., 1., 3.), fit=(0., .1), kappa=(0., .3, 1.), lam=(0., 1., 2.),
+             beta=BETAS[:3])
 
 @row('one list', **PARTS)
 def _one_list(items, seeds, labels, patterns, **parts): return _sum(items, seeds, labels, patterns, **parts)
@@ -255,8 +256,8 @@ def _pulled_logistic(items, seeds, labels, patterns, ask, mu, kappa):
         w = w - (2*mu*(w - kappa*mean) - np.einsum('np,npd->nd', pull, points))/(2*mu + y.shape[1]/4)
     return _known(w.astype(np.float32) @ x.T, first, marks)
 
-# %% ../../../nbs/repro/leaderboard/286_labels.ipynb #79a4e8d0
-FEWER = dict(weight=(0., 1.), fit=(0., .1), kappa=(0., 1.), lam=(0., 1.), beta=(10., 30.))
+# %% ../../../nbs/repro/leaderboard/286_labels.ipynb #77aeab49
+FEWER = PARTS | dict(weight=(0., 1.), kappa=(0., 1.), lam=(0., 1.), beta=(10., 30.))
 
 @row('one list, with tests', plus=(0., .5, 1.), minus=(0., .5), **FEWER)
 def _list_tests(items, seeds, labels, patterns, ask, plus, minus, **parts):

@@ -209,7 +209,7 @@ def _sum(items, seeds, labels, patterns, how, weight, fit, kappa, lam, beta): # 
     if lam: scores = scores + lam*log_expit(odds(items, labels, how))
     return scores + kappa*same(items, seeds, labels, patterns, 'logistic') if kappa else scores
 
-PARTS = dict(how=HOWS, weight=(0., 1., 3.), fit=(0., .1), kappa=(0., .3, 1.), lam=(0., 1., 2.), beta=BETAS[:3])
+PARTS = dict(how=HOWS, weight=(0, 1, 3), fit=(0, .1), kappa=(0, .3, 1), lam=(0, 1, 2), beta=BETAS[:3])
 
 @row('one list', **PARTS)
 def _one_list(items, seeds, labels, patterns, **parts): return _sum(items, seeds, labels, patterns, **parts)

@@ -32,7 +32,8 @@ ROOMS = {'.': 'The method', 'data': 'Data', 'index': 'Indexes', 'serving': 'Serv
          'repro/paper': 'The paper, each a question', 'repro/ours': 'Questions of our own',
          'repro/verdicts': 'Verdicts', 'repro/lib': 'What experiments share',
          'repro/datasets': 'Public datasets', 'repro/pages': 'Pages as runs',
-         'repro/report': 'From scores to reports', 'repro/bench': 'Cost'}
+         'repro/report': 'From scores to reports', 'repro/bench': 'Cost',
+         'repro/leaderboard': 'Lists of unlabelled items'}
 
 
 def plain(text): return re.sub(r'\[([^]]*)\]\([^)]*\)', r'\1', text) # links are relative to the page

@@ -31,7 +31,8 @@ SECTIONS = dict(
     serving=Section(
         'Your own models', ('serving', 'stages', 'cli'), 'From a folder of embeddings to a list of items.'),
     machinery=Section(
-        'Reports and machinery', ('repro/datasets', 'repro/leaderboard', 'repro/pages', 'repro/report', 'repro/bench'),
+        'Reports and machinery',
+        ('repro/datasets', 'repro/leaderboard', 'repro/pages', 'repro/report', 'repro/bench'),
         'Public datasets; from scores to tables, figures and '
         'verdicts; what makes, stores and runs everything, and what it costs.'),
     experiments=Section(

@@ -57,7 +57,7 @@ def _stage(
 # %% ../../nbs/cli/279_command.ipynb #c036a
 _WANTED = {'invalid int value:': 'expected a whole number, got',
            'invalid float value:': 'expected a number, got'}
-OF_A_CLONE = ('main', 'public', 'run', 'sweep', 'figures')
+OF_A_CLONE = ('main', 'public', 'run', 'sweep', 'figures', 'leaderboard')
 
 class _Parser(ArgumentParser): # of one command
     def error(self, message):

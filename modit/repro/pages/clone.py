@@ -14,6 +14,7 @@ from ...cli.command import _stage
 from ..datasets.datasets import DATASETS, make_dataset
 from ...serving.commands import Profile, read_json
 from ...settings import load_settings, require
+from ...store import named
 
 # %% ../../../nbs/repro/pages/278_clone.ipynb #c033
 TARGETS = dict(choices=('main', 'paper', 'public', 'replicate'), opt=False, nargs='?')
@@ -79,10 +80,20 @@ def _figures(profile:Profile='mini'):
     from modit.repro.pages.redraw import redraw, redraw_second
     redraw(profile, partial(redraw_second, profile))
 
+# %% ../../../nbs/repro/pages/278_clone.ipynb #7b2c94d5
+def _leaderboard(
+    method:str,    # file.py:function
+    domains:str='', # names, separated by commas; by default all that are there
+    draw:int=0,    # of patterns, labels and requests; 1 is kept apart
+):
+    "score a function of your own on unlabelled items"
+    named('modit.repro.leaderboard.table:leaderboard')(method, domains, draw)
+
 # %% ../../../nbs/repro/pages/278_clone.ipynb #r278018
 @wraps(_stage)
 def _any_stage(*args, **given):
     import_module('modit.repro.lib.ablations')
     return _stage(*args, **given)
 
-COMMANDS = dict(main=_main, public=_public, run=_run, sweep=_sweep, stage=_any_stage, figures=_figures)
+COMMANDS = dict(main=_main, public=_public, run=_run, sweep=_sweep, stage=_any_stage, figures=_figures,
+                leaderboard=_leaderboard)

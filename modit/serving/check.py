@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.stats import spearmanr
 from sklearn.cluster import KMeans
 
 from ..baselines import GRIDS, step_along
 from ..data.columns import one_form
 from ..data.folder import FACTS, problems, read_facts, read_folder
-from ..density import recall_density, validate_predictor
+from ..density import predict_out_of_group, ranking_scores, recall_density, validation_splits
 from ..evaluation import average_pool, sample_cases, score_cases
 from ..ordering import centroid, prepare_corpus, trained_patterns
 from ..patterns import ROLES
@@ -26,22 +27,37 @@ from .proposal import (FEW, copies_words, domain_name, enough_different, held_ou
 from .moves import LEAST
 from ..settings import Settings, require
 from ..sphere import direction
+from ..stats import cluster_interval, jackknife_interval
 from ..store import stream
 
 # %% ../../nbs/serving/259_check.ipynb #c019
 class Expectation(NamedTuple):
     "What can be known of a domain before training."
-    facts: dict             # base_rate, density_at_positives, and trained: patterns to be trained on
-    predictor: pd.DataFrame # a row a split: auc2080, spearman, lift
+    facts: dict             # base_rate, near (a mean, low, high), and trained: patterns to be trained on
+    predictor: pd.DataFrame # a row a split: auc2080, spearman with low and high, lift
     cases: pd.DataFrame     # a row a validation case and method: pattern, attr, same, joint
+
+# %% ../../nbs/serving/259_check.ipynb #c0190a1d
+def _mean(values, patterns): # values (n,) of 0 to 1
+    "A mean with its interval over patterns: estimate, low, high; without ends for fewer than FEW of them."
+    if len(np.unique(patterns)) < FEW: return float(np.mean(values)), np.nan, np.nan
+    found = cluster_interval(values, None, patterns)
+    return found.estimate, max(found.low, 0), min(found.high, 1)
+
+def _told(told, form='.1%'): # estimate, low, high
+    estimate, *ends = (f'{x:{form}}' for x in told)
+    return estimate if np.isnan(told[1]) else f'{estimate} [{", ".join(ends)}]'
+
+def _against(told, limit, more, less, unsure): # what an interval says
+    return more if told[1] > limit else less if told[2] < limit else unsure
 
 # %% ../../nbs/serving/259_check.ipynb #c020
 def _density_facts(corpus, s, most=500):
     "Share of positives everywhere, and among the neighbours of some training positives; trained patterns."
     seen = np.flatnonzero((corpus.role == ROLES.index('train')) & corpus.attribute)
     some = stream(s.seed, 'headroom', corpus.drawn_by, 'positives').permutation(seen)[:most]
-    near = float(recall_density(corpus.index, some, corpus.attribute, s.k).mean())
-    return dict(base_rate=float(corpus.attribute.mean()), density_at_positives=near,
+    near = recall_density(corpus.index, some, corpus.attribute, s.k)
+    return dict(base_rate=float(corpus.attribute.mean()), near=_mean(near, corpus.pattern[some]),
                 trained=trained_patterns(corpus, s))
 
 # %% ../../nbs/serving/259_check.ipynb #c022
@@ -52,6 +68,15 @@ def _groups_of_patterns(corpus, most=20):
     means = KMeans(max(2, min(most, len(names)//3)), n_init=1, random_state=0).fit(np.stack(centres))
     return pd.Series(means.labels_, names).reindex(corpus.pattern, fill_value=0).to_numpy()
 
+# %% ../../nbs/serving/259_check.ipynb #c0220a1d
+def _rank_ends(predicted, density, patterns): # (n,) each
+    "The interval of their rank correlation over patterns."
+    others = [patterns != pattern for pattern in np.unique(patterns)]
+    if len(others) < FEW: return dict(low=np.nan, high=np.nan)
+    without = [spearmanr(predicted[rows], density[rows])[0] for rows in others]
+    found = jackknife_interval(spearmanr(predicted, density)[0], without, len(density))
+    return dict(low=max(found.low, -1), high=min(found.high, 1))
+
 # %% ../../nbs/serving/259_check.ipynb #c023
 def _predictor_scores(corpus, s, most=2000):
     "How well density is predicted where it was not measured, a row a split (tab:density)."
@@ -60,8 +85,11 @@ def _predictor_scores(corpus, s, most=2000):
     density = recall_density(corpus.index, anchors, corpus.attribute, s.k)
     groups = _groups_of_patterns(corpus)[anchors]
     patterns = corpus.pattern[anchors]
-    scores = validate_predictor(corpus.items[anchors], density, patterns, groups, s.ridge_alpha)
-    return pd.DataFrame(scores).T[['auc2080', 'spearman', 'lift']]
+    splits = validation_splits(patterns, groups)
+    predicted = predict_out_of_group(corpus.items[anchors], density, splits, s.ridge_alpha)
+    def row(x): return ranking_scores(x, density) | _rank_ends(x, density, patterns)
+    rows = {name: row(x) for name, x in predicted.items()}
+    return pd.DataFrame(rows).T[['auc2080', 'spearman', 'low', 'high', 'lift']]
 
 # %% ../../nbs/serving/259_check.ipynb #c025
 def _static_queries(corpus, s):
@@ -97,14 +125,15 @@ def _judged(gain, question, more, less, unsure): # what a gain says
 
 # %% ../../nbs/serving/259_check.ipynb #e4dd2384
 def _of_density(hopes): # lines
-    base = hopes.facts['base_rate']
-    near = hopes.facts['density_at_positives']
-    sees = 'sees' if near > 1.5*base else 'hardly sees'
-    rank = hopes.predictor.spearman['pattern-out']
-    ordered = 'sequences can be ordered' if rank > .2 else 'too little to order sequences by'
-    return [f'{base:.1%} of the items are positive, and {near:.1%} of the neighbours of positives: '
+    base, near = hopes.facts['base_rate'], hopes.facts['near']
+    sees = _against(near, 1.5*base, 'sees', 'hardly sees', 'may see')
+    rank = [*hopes.predictor.loc['pattern-out', ['spearman', 'low', 'high']]]
+    ordered = _against(rank, .2, 'sequences can be ordered', 'too little to order sequences by',
+                       'perhaps too little to order sequences by')
+    return [f'{base:.1%} of the items are positive, and {_told(near)} of the neighbours of positives: '
             f'the embedding {sees} the attribute',
-            f'the predictor ranks items of new patterns with a correlation of {rank:.2f}: {ordered}']
+            f'the predictor ranks items of new patterns with a correlation of {_told(rank, ".2f")}: '
+            f'{ordered}']
 
 # %% ../../nbs/serving/259_check.ipynb #3308a239
 def _of_gain(hopes): # lines
@@ -115,12 +144,12 @@ def _of_gain(hopes): # lines
     step = _judged(_gain(hopes.cases, 'tail', 'probe'), 'which is better', 'less than training aims at',
                    'more than training aims at: expect no gain from it',
                    'a step along one direction may be as good')
-    joint = hopes.cases.groupby('method').joint.mean()
+    joint = {name: _told(_mean(x.joint, x.pattern)) for name, x in hopes.cases.groupby('method')}
     over = in_cases(hopes.cases.pattern[hopes.cases.method == 'average'], hopes.facts['trained'])
-    return [f'of what averaging finds {joint["average"]:.1%} are right (Joint), of what is near the target '
-            f'of training, the centre of hidden items, {joint["tail"]:.1%} '
+    return [f'of what averaging finds {joint["average"]} are right (Joint), of what is near the target '
+            f'of training, the centre of hidden items, {joint["tail"]} '
             f'({over} of the validation slice): {room}',
-            f'the average moved along the predictor finds {joint["probe"]:.1%}: {step}']
+            f'the average moved along the predictor finds {joint["probe"]}: {step}']
 
 # %% ../../nbs/serving/259_check.ipynb #c032
 def readings(

@@ -111,7 +111,7 @@ def read_ledger(
     "The ledger that the pages of a folder wrote; raises `FileNotFoundError` if they did not run."
     path = folder/f'{name}.csv'
     if not path.exists():
-        raise FileNotFoundError(f'{path} is missing; run all experiments first: `modit main paper`')
+        raise FileNotFoundError(f'no {path}; run all experiments first: `modit main paper` for this profile')
     return read_rows(path, **(COUNTS if name == 'claims' else {}))
 
 # %% ../../../nbs/repro/pages/240_page.ipynb #b010a

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt
 import pandas as pd
 
+from ..datasets.datasets import asks
 from .graph import (
     Job, job_file, main_stages, needs_of, page_job, pages_lacking, snakemake, stage_jobs)
 from .notebooks import check_parameters, experiment_path, experiments, notebook_parameters
@@ -74,7 +75,9 @@ def redraw(
         if name not in names: print(f'{name}: no scores in figures/{profile}/cases, skipped')
     pages = [name for name in names if not is_ledger(name)]
     if not pages:
-        raise ValueError(f'figures/{profile}/cases holds no scores; run `make main PROFILE={profile}` first')
+        target = 'main' if asks(profile, 'main') else 'public' # which has this profile's pages
+        first = f'run `modit main {target} --profile {profile}` first'
+        raise ValueError(f'figures/{profile}/cases holds no scores; {first}')
     draw = partial(redraw_page, profile=profile)
     redraw_pages(pages, draw, repo_root()/'figures'/profile)
     if before: before()

@@ -157,7 +157,7 @@ def written_table(
     for path in sorted(Path(folder).glob('[!.]*.md')):
         text = path.read_text('utf-8').partition(f'## {label}\n\n')[2]
         if text: return text.partition('\n\n## ')[0].rstrip('\n')
-    raise FileNotFoundError(f'no page in {_shown(Path(folder))} has {label}; run `modit figures`')
+    raise FileNotFoundError(f'{_shown(Path(folder))} has no {label}; run `modit figures` for this profile')
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c042s
 class Shown(str):

@@ -162,7 +162,7 @@ def cluster_interval(
 
 # %% ../nbs/190_stats.ipynb #c050
 def holm(
-    p, # (m,) p-values of one family; NaN is left out
+    p:np.ndarray, # (m,) p-values of one family; NaN is left out
 ) -> np.ndarray: # (m,) adjusted p-values
     "Holm's step-down adjustment over a family of contrasts (ours, for fig:sig)."
     p = np.asarray(p, float)

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -304,16 +303,3 @@ def results(copy, profile='smoke'):
         if name.parts[0] not in ('runs', 'sweeps'): return True
         return name.parts[:2] == ('runs', 'seed=1') and name.parts[2].startswith(('cases', 'claim'))
     return {str(name): digest(p) for name, p in files.items() if kept(name)}
-
-
-def two_at_a_time(request, argument, call, pool=None, first=()):
-    """For a fixture: a call for every value of an argument, two at once, value -> future.
-
-    Only values of tests that will run are called, those in `first` before the others; each test takes its
-    own result, or its own error.
-    """
-    asked = [x for x in request.session.items if request.fixturename in x.fixturenames]
-    values = sorted((x.callspec.params[argument] for x in asked), key=lambda value: value not in first)
-    with pool or ThreadPoolExecutor(2) as pool:
-        yield {value: pool.submit(call, value) for value in values}
-        pool.shutdown(cancel_futures=True)

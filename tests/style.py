@@ -16,7 +16,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE_LINES = 200       # exported lines of a page, without blanks, comments and docstrings
 EXPERIMENT_LINES = 260 # of an experiment: code that one page alone uses stands on that page
-PACKED = 13            # assignments of several unrelated values on one line, in 1,000 exported lines
 SCREEN = 45            # rows of a table, about as many as a screen shows
 TRAINERS = {'pretrain', 'continue_pretraining', 'finetune', 'hppo', 'hppo_round', 'fit', 'labelled_pool'}
 LISTS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -165,47 +164,17 @@ def has_lines_that_fit(page):
 
 
 # ---- exported cells
-# Pages that are over a limit which came after them. A row is deleted with its reason; none is added.
-OVER = [tuple(line.split(',')) for line in (ROOT/'tests'/'over_limits.csv').read_text('utf-8').split()[1:]]
-
-
-def within(page, limit, found):
-    "What was found on a page, or why it is on the list of those over the limit when nothing was."
-    row = module_of(page), limit
-    if row not in OVER: return found
-    return [] if found else [f'it keeps the limit now; delete the row {",".join(row)} of over_limits.csv']
 
 
 def does_not_export_too_many_lines(page):
     limit = EXPERIMENT_LINES if is_experiment(page) else PAGE_LINES
-    over = lines_of(page) > limit
-    return within(page, 'lines', [f'{lines_of(page)} exported lines; at most {limit}'] if over else [])
-
-
-def names_in(node):
-    "Variables, attributes and items that stand in an expression."
-    return {ast.unparse(n) for n in ast.walk(node) if isinstance(n, ast.Name | ast.Attribute | ast.Subscript)}
-
-
-def is_packed(node):
-    "An assignment of as many values as names on one line that is no exchange, such as a, b = b, a + b."
-    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Tuple): return False
-    to, values = node.targets[0], node.value.elts
-    if not isinstance(to, ast.Tuple) or len(to.elts) != len(values): return False
-    both = [(names_in(a), names_in(b)) for a, b in zip(to.elts, values, strict=True)]
-    return not any(a & other for a, b in both for _, other in both if other is not b)
-
-
-def assigns_what_belongs_together(page):
-    packed = [ast.unparse(n) for c in exported(page) for n in nodes_of(c) if is_packed(n)]
-    many = len(packed) > max(1, PACKED*lines_of(page)/1000)
-    return within(page, 'packed', [f'unrelated values on one line: {x}' for x in packed] if many else [])
+    return [f'{lines_of(page)} exported lines; at most {limit}'] if lines_of(page) > limit else []
 
 
 def annotates_settings_and_pages(page):
     bare = [n.name for c in exported(page) for n in public_functions(c)
             if {a.arg for a in arguments(n) if not a.annotation} & {'s', 'p'}]
-    return within(page, 'annotated', [f'{name}: write s:Settings, p:Page' for name in bare])
+    return [f'{name}: write s:Settings, p:Page' for name in bare]
 
 
 def has_no_long_exported_cell(page):
@@ -299,7 +268,7 @@ def trains_nothing(page):
 OF_ALL = (begins_with_a_title, has_a_size_to_read, stores_no_progress_bar, shows_tables_whole,
           stores_nothing_of_the_machine,
           has_prose_beside_code, has_lines_that_fit, does_not_export_too_many_lines,
-          assigns_what_belongs_together, annotates_settings_and_pages, has_no_long_exported_cell,
+          annotates_settings_and_pages, has_no_long_exported_cell,
           has_one_public_definition_a_cell, has_no_comprehension_in_a_comprehension,
           tells_parameters_line_by_line, has_docstrings_of_one_line, imports_from_lower_numbers)
 OF_EXPERIMENTS = (shows_tables_of_a_screen, keeps_the_skeleton, opens_itself, trains_nothing)

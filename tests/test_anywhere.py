@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from test_extras import canonical, installed_by
 
-from conftest import HANG, ROOT, copy_repository
+from conftest import ROOT, copy_repository
 from modit.data.folder import write_folder
 from modit.data.synth import make_domain, make_world
 from modit.settings import load_settings
@@ -52,34 +52,26 @@ def link_dependencies(python, extra=''):
     return site
 
 
-def interpreter(version):
-    "A Python of this version; skips where there is none, or where its packages may not be fetched."
-    if version == RUNNING: return sys.executable
-    places = [shutil.which(f'python{version}'), *Path.home().glob(f'.pyenv/versions/{version}*/bin/python')]
-    works = [x for x in places if x and not subprocess.run([x, '-c', ''], capture_output=True).returncode]
-    if not works: pytest.skip(f'no Python {version} on this machine')
-    if not os.environ.get('MODIT_FETCH'):
-        pytest.skip(f'packages for Python {version} come from a network, up to 5 GB: set MODIT_FETCH=1')
-    return works[0]
+def env_of(python, wheel, folder):
+    "An environment with the wheel and what it asks for, linked to what is installed here or fetched."
+    run([python, '-m', 'venv', '--without-pip', folder], folder.parent)
+    pip = [sys.executable, '-m', 'pip', '--python', folder/'bin'/'python', 'install', '-q']
+    if python != sys.executable: run([*pip, '--no-cache-dir', '-c', ROOT/'requirements.lock', wheel], ROOT)
+    else:
+        run([*pip, '--no-deps', '--no-index', wheel], ROOT)
+        link_dependencies(folder/'bin'/'python')
+    return folder/'bin'
 
 
 @pytest.fixture(scope='module', params=['3.11', '3.13'])
 def env(request, wheel, tmp_path_factory):
-    "The folder of an environment's commands: the wheel is there, and what it asks for."
-    python = interpreter(request.param)
+    "The folder of an environment's commands; another Python than this one fetches up to 5 GB."
+    other = shutil.which(f'python{request.param}')
+    if request.param != RUNNING and not (other and os.environ.get('MODIT_FETCH')):
+        pytest.skip(f'no Python {request.param}, or its packages may not be fetched: set MODIT_FETCH=1')
+    python = sys.executable if request.param == RUNNING else other
     folder = tmp_path_factory.mktemp('env')
-    run([python, '-m', 'venv', '--without-pip', folder], folder)
-    pip = [sys.executable, '-m', 'pip', '--python', folder/'bin'/'python', 'install', '-q']
-    if python == sys.executable:
-        run([*pip, '--no-deps', '--no-index', wheel], folder)
-        link_dependencies(folder/'bin'/'python')
-    else:
-        pip += ['--no-cache-dir', '-c', ROOT/'requirements.lock']
-        try: run([*pip, 'torch'], folder, timeout=HANG)
-        except (AssertionError, subprocess.TimeoutExpired) as e:
-            pytest.skip(f'no torch for Python {request.param} can be had: {str(e)[-300:]}')
-        run([*pip, wheel], folder)
-    yield folder/'bin'
+    yield env_of(python, wheel, folder/'env')
     shutil.rmtree(folder)
 
 
@@ -123,12 +115,9 @@ def test_a_settings_file_above_goes_first_and_is_named(env, empty, tmp_path):
     assert 'settings are' not in run([env/'modit', 'check', 'shoes', '--profile', 'smoke'], place)
 
 
-def test_the_method_runs_on_the_tables_of_the_wheel(env, tmp_path):
+def test_the_method_runs_without_notebook_machinery(env, tmp_path):
     code = "import modit; s = modit.load_settings('smoke'); print(len(modit.synthetic_domain(s, 'D3').items))"
     assert run([env/'python', '-c', code], tmp_path).strip() == str(load_settings('smoke').of('items', 'D3'))
-
-
-def test_no_notebook_machinery_is_pulled(env, tmp_path):
     code = f'from importlib.util import find_spec; print([x for x in {NOTEBOOKS} if find_spec(x)])'
     assert run([env/'python', '-c', code], tmp_path).strip() == '[]'
 

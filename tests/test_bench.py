@@ -4,14 +4,13 @@ import subprocess
 import sys
 from functools import partial
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 
 from conftest import HANG, ROOT, environment
 from modit.retrieval import VectorIndex
-from modit.settings import PER_DOMAIN, load_settings
+from modit.settings import load_settings
 from modit.store import stream
 
 sys.path.insert(0, str(ROOT/'bench'))
@@ -19,6 +18,7 @@ import folder  # noqa: E402 (the scripts of bench/)
 import line  # noqa: E402
 import race  # noqa: E402
 
+pytestmark = pytest.mark.slow
 S = load_settings('smoke')
 RNG = stream(0, 'bench tests')
 ITEMS = race.made_items(900, 12, RNG)
@@ -41,15 +41,6 @@ def test_a_ratio_is_that_of_a_round():
     assert (row['low'], row['ratio'], row['high'], row['ours_ms']) == (2, 3, 4, 5500)
 
 
-def test_a_rival_that_is_missing_has_a_row(monkeypatch):
-    monkeypatch.setattr(race, 'find_spec', lambda name: None)
-    table = pd.DataFrame(race.race_labelling(900, 12, 5, 8, 1))
-    missing = table[table.what.str.contains('usearch')]
-    assert len(missing) == 4 and (missing.note == 'not installed').all() and missing.ratio.isna().all()
-    assert not race.behind(table).what.str.contains('usearch').any()
-    plt.close(race.draw_race(table))
-
-
 def test_a_whole_race_is_run_and_drawn(tmp_path, monkeypatch):
     monkeypatch.setenv('MODIT_RUNS', str(tmp_path))
     monkeypatch.setattr(race, 'race', partial(race.race, rounds=2))
@@ -66,7 +57,6 @@ def test_a_script_refuses_what_it_does_not_know(script):
 
 
 # ---- the others
-@pytest.mark.slow
 def test_the_script_for_an_accelerator_runs_anywhere(tmp_path):
     path, words = tmp_path/'found.json', ['--tiny', '--seconds', str(HANG)]
     run = [sys.executable, ROOT/'bench'/'accelerator.py', path, *words]
@@ -77,7 +67,6 @@ def test_the_script_for_an_accelerator_runs_anywhere(tmp_path):
     assert len(compared) == 2 and all(row['same_ids'] == row['same_scores'] == 1 for row in compared)
 
 
-@pytest.mark.slow
 def test_a_folder_is_made_listed_and_fitted():
     table = folder.compare(load_settings('smoke'), folder.SIZES['toy'])
     assert table.what.tolist() == ['list_first', 'list_next', 'fit', 'list_model']
@@ -99,10 +88,3 @@ def test_jobs_of_the_line_begin_after_their_parents_and_a_failure_stops_its_chil
     ended = {(row.stage, row.domain): row.began + row.seconds for row in made.itertuples()}
     begins = {(row.stage, row.domain): row.began for row in made.itertuples()}
     assert all(begins[job] >= ended[x] - .2 for job in begins for x in jobs[job])
-
-
-def test_a_line_of_fewer_domains_keeps_their_own_sizes():
-    s = load_settings('large')
-    few = load_settings('large', **line.restricted('large', ['D2', 'D4'], dict(index='torch')))
-    assert few.domains == ('D2', 'D4') and few.index == 'torch'
-    assert all(few.of(x, d) == s.of(x, d) for x in PER_DOMAIN for d in few.domains)

@@ -160,16 +160,3 @@ def test_a_server_lost_while_labelling_loses_no_block_and_labels_none_twice(worl
     again = labelled_pool(policy, corpus, S, label=labeller(tmp_path/'work'))
     assert made.asked == each*27, 'the other four blocks, each query once'
     assert saved(again, tmp_path) == reference
-
-
-def test_a_drop_that_passes_is_not_noticed(world, tmp_path, server):
-    policy, flat = world
-    made, pauses = server
-    corpus, usual, calls = replace(flat, index_kind='milvus'), made.search, []
-    def shaky(*words, **more):
-        calls.append(words)
-        if len(calls) % 3 == 0: raise made.error
-        return usual(*words, **more)
-    made.search = shaky
-    found = labelled_pool(policy, corpus, S, label=labeller(tmp_path/'work'))
-    assert pauses and saved(found, tmp_path) == saved(labelled_pool(policy, flat, S), tmp_path)

@@ -28,6 +28,7 @@ def test_a_solution_prints_what_it_says(lesson, tmp_path, monkeypatch, capsys):
     if told: assert capsys.readouterr().out.splitlines() == told
 
 
+@pytest.mark.slow
 def test_a_result_of_one_s_own_is_what_the_text_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(*blocks('10', 'python'), {})

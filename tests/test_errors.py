@@ -159,6 +159,7 @@ def page(path, *sources, tag=True):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('source, said', [
     ('import os; os.kill(os.getpid(), 9)', 'kernel died'),
     ('import sys; sys.exit(0)', 'did not run|SystemExit')])

@@ -16,8 +16,6 @@ from matplotlib.text import Text
 
 from conftest import ROOT, tracked_files
 from modit.repro.report import looks
-from modit.repro.report.report import best_variants, read_cases
-from modit.repro.pages.page import open_page, page_module
 from modit.store import stream
 
 WIDTH = 7.5      # inches that a figure is shown at
@@ -142,15 +140,6 @@ def test_rulers_find_faults():
     assert {type(artist) for artist, rgba in colours_of(figure) if not is_allowed(rgba)} == {Line2D}
 
 
-def test_turned_labels_may_stand_close():
-    figure, ax = plt.subplots(figsize=(4, 3))
-    ax.set_xticks(range(9), [f'a long label {i}' for i in range(9)], rotation=60, ha='left')
-    plt.close(figure)
-    assert overlapping(*texts_of(figure)) == []
-    ax.tick_params(axis='x', rotation=0)
-    assert len(overlapping(*texts_of(figure))) >= 8
-
-
 def test_a_figure_is_the_same_however_often_it_was_drawn(tmp_path):
     def draw():
         y = stream(0, 'a figure').normal(size=(2, 20))
@@ -184,17 +173,3 @@ def test_only_what_the_front_page_shows_is_png_too():
     assert written == shown and {p.stem for p in shown} == {*looks.PNG}
 
 
-# ---- a figure of the main results
-def test_a_ring_encloses_the_mark_of_hppos_variant():
-    p, module = open_page('main', profile='mini'), page_module('main')
-    best = best_variants(read_cases(p.folder, 'validation'))
-    figure = module.plot(p.scores(module), p)['fig-pareto']
-    plt.close('all')
-    domains = [ax.get_title() for ax in figure.axes[:len(p.domains)]]
-    for i, ax in enumerate(figure.axes):
-        lines = ax.get_lines()  # in the order in which they are drawn
-        for ring in (line for line in lines if line.get_markerfacecolor() == 'none'):
-            inside = [x for x in lines[:lines.index(ring)] if len(x.get_xdata()) == 1
-                      and np.allclose(x.get_xydata(), ring.get_xydata())]
-            colour = looks.look(best[domains[i % len(domains)]]).colour
-            assert inside[-1].get_color() == colour, domains[i % len(domains)]

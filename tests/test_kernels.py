@@ -5,7 +5,6 @@ same small run is made twice here, each time in a process of its own: with this 
 those of the oldest set (tests/kernels.py). What is decided from items and labels, patterns, roles and
 sequences, is the same. Queries of a trained model differ by rounding, so a few of their neighbours may.
 """
-import json
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -54,30 +53,6 @@ def test_other_kernels_decide_alike(runs):
     assert alike.mean() > .95, 'labels hang on a last bit'
     whole = alike.all(1) # cases whose candidates have the same labels: their pairs are the same
     for name in ('win', 'losers'): assert np.array_equal(here[name][whole], older[name][whole]), name
-
-
-CHOSEN = """
-import json
-import modit.retrieval
-import faiss
-import torch
-from numpy._core._multiarray_umath import __cpu_features__ as numpy
-from threadpoolctl import threadpool_info
-
-blas = {x['architecture'] for x in threadpool_info() if x['internal_api'] == 'openblas'}
-print(json.dumps([torch.backends.cpu.get_cpu_capability(), faiss.SIMDConfig.get_level_name(), *sorted(blas),
-                  numpy['X86_V3'], numpy['X86_V4']]))
-"""
-OBEYED = {'no-avx512': ['AVX2', 'AVX2', 'Haswell', True, False],
-          'no-avx2': ['DEFAULT', 'NONE', 'Nehalem', False, False]}
-
-
-@pytest.mark.parametrize('name', OBEYED)
-@pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() not in ('AVX2', 'AVX512'),
-                    reason='this machine has no kernels to leave out')
-def test_libraries_obey_a_set(name):
-    done = run_bare(CHOSEN, **KERNELS[name])
-    assert json.loads(done.stdout) == OBEYED[name], done.stderr[-2000:]
 
 
 LOADED = """

@@ -18,7 +18,7 @@ from execnb.shell import CaptureShell
 from IPython.core.pylabtools import select_figure_formats
 from nbdev.test import test_nb as run_page
 
-from conftest import COMMAND, EXPERIMENTS, LIBRARY, changed_files, run_apart, two_at_a_time
+from conftest import COMMAND, EXPERIMENTS, LIBRARY, changed_files, run_apart
 from modit.repro.lib.ablations import ABLATIONS, FOLDER_STAGES, OWN_STAGES, STAGES, VARIANTS
 from modit.repro.datasets.costly import why_no_licences, why_no_molecules
 from modit.repro.datasets.datasets import why_absent
@@ -102,14 +102,16 @@ def run_and_listen(page):
 
 # Pages that take longest begin first, so that none runs alone at the end.
 FIRST = ('280_tutorial', '100_training', '038_encoders')
-LONG = [p for p in LIBRARY if p.stem in FIRST]
 
 
 @pytest.fixture(scope='module')
 def page_runs(request):
-    "Every page, run in one of two processes."
-    pool = ProcessPoolExecutor(2, get_context('fork'))
-    yield from two_at_a_time(request, 'page', run_and_listen, pool, LONG)
+    "Every page that is asked for, run in one of two processes."
+    asked = [x.callspec.params['page'] for x in request.session.items if 'page_runs' in x.fixturenames]
+    with ProcessPoolExecutor(2, get_context('fork')) as pool:
+        yield {page: pool.submit(run_and_listen, page)
+               for page in sorted(asked, key=lambda p: p.stem not in FIRST)}
+        pool.shutdown(cancel_futures=True)
 
 
 def test_page(page_runs, page):

@@ -46,6 +46,7 @@ def outputs(folder):
     return [cell.get('outputs') for cell in json.loads(out.read_text('utf-8'))['cells']]
 
 
+@pytest.mark.slow
 def test_a_page_shows_the_same_to_everybody(tmp_path, monkeypatch):
     runs_dir().mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=runs_dir()) as folder:

@@ -17,6 +17,7 @@ from modit.stages import pipeline
 from modit.settings import load_settings
 from modit.store import load_arrays
 
+slow = pytest.mark.slow # two processes
 TWO = ('-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', '2')
 HALF = dict(pretrain_micro_batch=16, cpt_micro_batch=16, sft_micro_batch=16)  # of 32: what each of two takes
 TINY = dict(pretrain_steps=6, train_rows=[64, 32, 32, 32], repetition=[1]*4, hppo_steps=4)
@@ -68,6 +69,7 @@ def of_stage(folder, stage):
     return load_arrays(*folder.glob(f'{stage}-{"?"*12}.safetensors'))
 
 
+@slow
 @pytest.mark.parametrize('stage', ['corpus-D4', 'pretrained', 'cpt', 'sft-D4', 'pool-D4'])
 def test_two_processes_end_with_the_bits_of_one(stores, stage):
     # each takes a micro-batch, and one process adds the same two: no sum has another order
@@ -76,6 +78,7 @@ def test_two_processes_end_with_the_bits_of_one(stores, stage):
     assert alone.keys() == shared.keys() and all(np.array_equal(alone[k], shared[k]) for k in alone)
 
 
+@slow
 def test_preference_rounds_of_two_processes_follow_those_of_one(stores):
     # a preference batch is one micro-batch, which two processes cut: sums have another order
     # so the first round learns from the same pairs, and its losses differ by rounding; what comes after it
@@ -88,6 +91,7 @@ def test_preference_rounds_of_two_processes_follow_those_of_one(stores):
     assert abs(row.pop('valid_same') - other.pop('valid_same')) < .02 and row == other and row['kept']
 
 
+@slow
 def test_direct_rewards_of_two_processes_follow_those_of_one(stores):
     # as above; each process labels and counts what its half of the batch retrieves
     (_, facts), (_, same) = (of_stage(folder, 'direct-D4') for folder in stores)
@@ -96,6 +100,7 @@ def test_direct_rewards_of_two_processes_follow_those_of_one(stores):
     assert facts['history'][-1]['lookups'] == 2*same['history'][-1]['lookups']
 
 
+@slow
 def test_whoever_makes_a_stage_the_store_looks_alike(stores):
     names = [sorted(str(p.relative_to(folder)) for p in folder.rglob('*')) for folder in stores]
     assert names[0] == names[1] and not [name for name in names[0] if 'work' in name]
@@ -132,6 +137,7 @@ if sys.argv[1] == 'last': finish('of two', 'two to one')
 """
 
 
+@slow
 def test_a_checkpoint_goes_on_with_another_number_of_processes(tmp_path):
     for part in ('first', 'two', 'last'):
         done(tmp_path/'resume.py', RESUME, tmp_path, part, tmp_path, two=part == 'two')
@@ -165,6 +171,7 @@ main(['stage', 'pretrained', '--profile', 'smoke'])
 """
 
 
+@slow
 def test_what_is_wrong_with_one_stops_all_in_one_line(tmp_path):
     run = start(tmp_path/'bad.py', BAD, tmp_path/'runs')
     told = [line for line in run.stderr.splitlines() if line.startswith('modit')]

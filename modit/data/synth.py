@@ -42,7 +42,8 @@ def domain_constants(
     name:str, # a domain of settings.ini
 ) -> dict:
     "The frozen generator constants of a domain; raises `ValueError` for an unknown one."
-    table = pd.read_csv(repo_root()/'data_synth'/'domains.csv', index_col='domain', comment='#')
+    table = pd.read_csv(repo_root()/'data_synth'/'domains.csv', index_col='domain', comment='#',
+                        dtype=dict(domain=str), keep_default_na=False) # a domain may be called 007 or NA
     known = ', '.join(table.index)
     require(name in table.index, f'domain {name!r} has no row in data_synth/domains.csv; it has {known}')
     return table.loc[name].to_dict()

@@ -20,6 +20,8 @@ def steady_environment():
     "Set the environment for child processes: one thread each, this interpreter, no window."
     for name in ('JUPYTER_PATH', 'SNAKEMAKE_PROFILE'): os.environ.pop(name, None) # of a person's other work
     for name, value in STEADY.items(): os.environ.setdefault(name, value)
+    runs = os.environ.get('MODIT_RUNS')
+    if runs: os.environ['MODIT_RUNS'] = os.path.abspath(runs) # kernels and jobs start in the clone's root
     if 'inline' not in os.environ.get('MPLBACKEND', ''): os.environ['MPLBACKEND'] = 'agg'
     here = str(Path(sys.executable).parent)
     if os.get_exec_path()[0] != here: os.environ['PATH'] = here + os.pathsep + os.environ.get('PATH', '')

@@ -22,8 +22,9 @@ from ...retrieval import search
 from ...stages.pipeline import get_corpus
 from ...serving.rivals import classifier_scores, reranked
 from ...sphere import normalize
+from ..lib.evidence import beside_rivals
 from ..report.looks import METHODS, add_looks, look
-from ..report.report import Table, beside_rivals, by_method, scored
+from ..report.report import Table, by_method, scored
 from ...settings import Settings
 from ..report.ledger import judge
 from ..report.verdicts import contrast, contrasts, split_panels

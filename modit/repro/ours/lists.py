@@ -13,8 +13,9 @@ from ...baselines import along_own, own_directions, steer
 from ...evaluation import average_pool, sample_cases, serve
 from ...data.folder import find_folder
 from ...stages.pipeline import get_corpus, get_domain, get_model
+from ..lib.evidence import beside_rivals
 from ..report.looks import BLACK, DARK, GREEN, GREY, look, whisker
-from ..report.report import Table, beside_rivals, best_variants, of_kind
+from ..report.report import Table, best_variants, of_kind
 from ...retrieval import search
 from ...settings import Settings, require
 from ..report.verdicts import contrasts

@@ -14,8 +14,9 @@ from ...baselines import along_own, check_shares, own_directions, steer, steered
 from ...evaluation import average_pool
 from ...stages.pipeline import get_corpus, get_model
 from ..datasets.datasets import asks
+from ..lib.evidence import beside_rivals
 from ..report.looks import look
-from ..report.report import Table, beside_rivals, best_variants, by_method, scored
+from ..report.report import Table, best_variants, by_method, scored
 from ...settings import require
 from ..report.ledger import judge, weakest_in_each_cell
 from ..report.verdicts import contrast, contrasts, split_panels

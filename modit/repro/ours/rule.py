@@ -16,12 +16,12 @@ import torch
 from ...anchored import anchored
 from ...evaluation import average_pool, sample_cases, serve
 from ..datasets.datasets import asks
-from ..lib.evidence import new_items, new_near, untrained
+from ..lib.evidence import beside_rivals, new_items, new_near, untrained
 from ...metrics import score_queries
 from ...ordering import Corpus
 from ..report.ledger import judge
 from ..report.looks import look
-from ..report.report import Table, beside_rivals, by_method, of_kind, scored, together
+from ..report.report import Table, by_method, of_kind, scored, together
 from ..report.verdicts import contrast, contrasts, split_panels
 from ...rule import compass, frame, learn_rule, lesson
 from ..pages.page import Page

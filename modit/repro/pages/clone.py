@@ -12,7 +12,6 @@ from typing import Annotated
 
 from ...cli.command import _stage
 from ..datasets.datasets import DATASETS, make_dataset
-from .marks import run_notebook
 from ...serving.commands import Profile, read_json
 from ...settings import load_settings, require
 
@@ -49,9 +48,10 @@ def _run(
     "run one experiment notebook"
     load_settings(profile)
     given = read_json('--parameters', parameters)
-    own = ', '.join(x for x in ('name', 'profile', 'fresh') if x in given)
-    require(not own, f'--parameters must not contain {own}; use the argument name, --profile or --fresh')
-    from modit.repro.pages.graph import pages_lacking
+    taken = ', '.join(x for x in ('name', 'profile', 'fresh') if x in given)
+    require(not taken, f'--parameters must not contain {taken}; use the argument name, --profile or --fresh')
+    from modit.repro.pages.graph import pages_lacking # imports pandas: not for `modit --help`
+    from modit.repro.pages.marks import run_notebook
     first = pages_lacking(profile, name) if fresh and not given else []
     why = 'that are missing, or of another run; these pages are run first'
     if first: print(f'{name} reads scores {why}: {", ".join(first)}', flush=True)

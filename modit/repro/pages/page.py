@@ -28,7 +28,7 @@ from .parameters import (LEDGER, asks_less, given_in, owner_of, page_defaults,
                                           results_folder)
 from ..report.ledger import COUNTS, show_claims, update_claims
 from ..report.looks import add_looks, save_figure
-from ..report.report import Shown, read_cases, shown_tables
+from ..report.report import Shown, read_cases, read_rows, shown_tables
 from ..report.report import update_manifest, write_cases, write_tables
 from ...settings import Settings, repo_root
 
@@ -68,6 +68,7 @@ def _bring_looks(name):
 # %% ../../../nbs/repro/pages/240_page.ipynb #n032
 def _begin(p, usual): # usual: the profile of the committed results
     bars_in_terminals()
+    pd.set_option('display.max_colwidth', None) # this kernel's page shows statements in full
     if p.changed or p.s.profile != usual: print(f'Writes to {p.folder.relative_to(repo_root())}')
 
 # %% ../../../nbs/repro/pages/240_page.ipynb #c032
@@ -111,7 +112,7 @@ def read_ledger(
     path = folder/f'{name}.csv'
     if not path.exists():
         raise FileNotFoundError(f'{path} is missing; run all experiments first: `modit main paper`')
-    return pd.read_csv(path, dtype=COUNTS if name == 'claims' else None)
+    return read_rows(path, **(COUNTS if name == 'claims' else {}))
 
 # %% ../../../nbs/repro/pages/240_page.ipynb #b010a
 def ledger_in(

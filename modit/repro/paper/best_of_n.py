@@ -117,6 +117,6 @@ def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "C18 and C19 over D1 to D3; left out where fewer candidates are compared."
     d13 = scores['best_of_n'].query('domain != "D4"')
     if not len(d13) or compared(p) < offered(p): return []
-    found = relative_gains(d13, 'hppo_oracle', 'hppo_single', p.s)
+    judged = relative_gains(d13, 'hppo_oracle', 'hppo_single', p.s)
     return [judge('C18', contrast(d13, 'hppo_single', 'sft_oracle', p.s)),
-            judge('C19', range_claim(found, *RANGES['C19']))]
+            judge('C19', range_claim(judged, *RANGES['C19']))]

@@ -92,9 +92,9 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
 # %% ../../../nbs/repro/paper/340_candidate_pool.ipynb #c029
 def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "C16a, C16b and B06; a claim whose pools were not run is left out."
-    cases, found = scores['candidate_pool'], []
+    cases, judged = scores['candidate_pool'], []
     def up(a, b): return contrast(cases, a, b, p.s)
     if {'static', 'policy', 'hybrid'} <= set(p.pools):
-        found += [judge('C16a', up('hybrid', 'static')), judge('C16b', up('static', 'policy'))]
-    if {'hybrid', 'hybrid_probe'} <= set(p.pools): found.append(judge('B06', up('hybrid_probe', 'hybrid')))
-    return found
+        judged += [judge('C16a', up('hybrid', 'static')), judge('C16b', up('static', 'policy'))]
+    if {'hybrid', 'hybrid_probe'} <= set(p.pools): judged.append(judge('B06', up('hybrid_probe', 'hybrid')))
+    return judged

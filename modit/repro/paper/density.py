@@ -56,10 +56,10 @@ def predictions(
     density = recall_density(corpus.index, anchors, corpus.attribute, s.k)
     group, pattern = related_patterns(corpus, s), corpus.pattern[anchors]
     splits = validation_splits(pattern, np.array([group.get(c, -1) for c in pattern]))
-    found = predict_out_of_group(corpus.items[anchors], density, splits, s.ridge_alpha)
+    guesses = predict_out_of_group(corpus.items[anchors], density, splits, s.ridge_alpha)
     shared = dict(anchor=anchors, density=density)
     return pd.concat(pd.DataFrame(dict(domain=corpus.name, split=split, **shared, predicted=guess.round(4)))
-                     for split, guess in found.items())
+                     for split, guess in guesses.items())
 
 # %% ../../../nbs/repro/paper/310_density.ipynb #c013
 def run(p:Page) -> dict: # density: a row an anchor and split, with its true density and its prediction

@@ -55,12 +55,12 @@ def all_fans(
     p:Page, # the run
 ) -> pd.DataFrame: # rows of `fan_rows`
     "Joint and Same of the fan before each Pareto round, and after the last."
-    found = []
+    fans = []
     for name in p.domains:
         rounds = [r for r in get_rows(p.s, name, 'pareto_through') if r['round'] > 0]
-        found += [fan_rows(p, name, r['round'], r['fan_joint'], r['fan_same']) for r in rounds]
-        found.append(last_fan(p, name))
-    return pd.concat(found, ignore_index=True)
+        fans += [fan_rows(p, name, r['round'], r['fan_joint'], r['fan_same']) for r in rounds]
+        fans.append(last_fan(p, name))
+    return pd.concat(fans, ignore_index=True)
 
 # %% ../../../nbs/repro/paper/390_guidance.ipynb #c014
 def at(policy, scale): return f'{policy} {scale:g}' # the method's name

@@ -116,13 +116,13 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
     named = _variant_caption(scores['validation'])
     caption = (f'Main result, profile {p.s.profile}: AUC from 0 to 1, other metrics in percent. '
                f'HPPO is the best of off-policy, adaptive and Pareto on validation: {named}.')
-    found = {'tab-main': Table(cell_means(cases), caption)}
-    found['tab-progress'] = Table(by_method(cases, STAGES), 'Joint (percent) after each stage.', STAGES)
+    tables = {'tab-main': Table(cell_means(cases), caption)}
+    tables['tab-progress'] = Table(by_method(cases, STAGES), 'Joint (percent) after each stage.', STAGES)
     for name in p.domains:
         rows = _appendix(cases, name, p.s)
         label = APPENDIX.get(name, f'tab-app-{name}')
-        found[label] = Table(rows, f'{name}, hardened protocol: AUC from 0 to 1, other metrics in percent.')
-    return found
+        tables[label] = Table(rows, f'{name}, hardened protocol: AUC from 0 to 1, other metrics in percent.')
+    return tables
 
 # %% ../../../nbs/repro/paper/320_main.ipynb #c038
 LADDER = ('pretrained', 'cpt', 'sft', 'hppo') # joined by a line
@@ -236,10 +236,10 @@ def claims(scores:dict, p:Page) -> list: # rows of the ledger
     cases = with_hppo(scores['main'], scores['validation'])
     base = _marginal(cases, 'base', p.s)
     passed = _margin_share(scores['validation'])
-    found = _ladder_claims(cases, scores['left_out'], p.s)
-    found.append(judge('C08', threshold_claim(base, base.estimate < .001)))
-    found.append(judge('C32', range_claim(passed, *RANGES['C32'])))
+    judged = _ladder_claims(cases, scores['left_out'], p.s)
+    judged.append(judge('C08', threshold_claim(base, base.estimate < .001)))
+    judged.append(judge('C32', range_claim(passed, *RANGES['C32'])))
     d13 = cases[cases.domain != 'D4']
-    if not len(d13): return found
+    if not len(d13): return judged
     purer = contrast(d13, 'pareto', 'off_policy', p.s, column='same')
-    return [*found, judge('C14', purer, share_of(purer, 5, 6))]
+    return [*judged, judge('C14', purer, share_of(purer, 5, 6))]

@@ -202,9 +202,9 @@ def _kept_round(s, domain, variant): # of the chosen policy of an iterated varia
 def _rounds_of_duplicates(s, domain): # by method: kept_round, learned
     "The round that validation keeps, and the cases with a pair in round 1."
     s = duplicated(s)
-    kept = {m: _kept_round(s, domain, kind) for m, kind in DUPLICATES.items()}
+    rounds = {m: _kept_round(s, domain, kind) for m, kind in DUPLICATES.items()}
     first = {m: get_history(s, domain, kind).set_index('round').kept[1] for m, kind in DUPLICATES.items()}
-    return pd.DataFrame(dict(kept_round=kept, learned=first))
+    return pd.DataFrame(dict(kept_round=rounds, learned=first))
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c020
 def _departed(p): # of the run: per-case scores; kept_round for duplicates
@@ -212,8 +212,8 @@ def _departed(p): # of the run: per-case scores; kept_round for duplicates
     rows = []
     for name in p.domains:
         corpus = get_corpus(p.s, name)
-        found = p.score(corpus, _departures(p, name), most=p.s.density_cases)
-        rows.append(found.join(_rounds_of_duplicates(p.s, name), on='method'))
+        scored = p.score(corpus, _departures(p, name), most=p.s.density_cases)
+        rows.append(scored.join(_rounds_of_duplicates(p.s, name), on='method'))
     return pd.concat(rows, ignore_index=True)
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c022
@@ -233,8 +233,8 @@ def _knob(p): # of the run: per-case scores with epsilon and the round that was 
     for epsilon in TOLERANCES:
         s, variant = _filtered(p.s, epsilon)
         answer = {f'eps {epsilon:g}': get_model(s, variant, name)}
-        found = p.score(corpus, answer, most=p.s.density_cases)
-        rows.append(found.assign(epsilon=epsilon, kept_round=_kept_round(s, name, variant)))
+        scored = p.score(corpus, answer, most=p.s.density_cases)
+        rows.append(scored.assign(epsilon=epsilon, kept_round=_kept_round(s, name, variant)))
     return pd.concat(rows, ignore_index=True)
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c025
@@ -296,9 +296,9 @@ def _collapsed(cosines, s): # scores of `_collapse`; the estimate is the mean co
     for name, c in sft[sft.samples == 'one scale'].groupby('domain'):
         i = paired_bootstrap(c.cosine.values, resamples=s.resamples)
         rows.append(dict(domain=name, estimate=i.estimate, low=i.low, high=i.high, n=i.n))
-    found = pd.DataFrame(rows)
+    cells = pd.DataFrame(rows)
     # .98 was written before the runs; .95 came later and changes no verdict
-    return threshold_claim(found, (found.estimate >= .98) & (found.domain.map(fan) <= .95))
+    return threshold_claim(cells, (cells.estimate >= .98) & (cells.domain.map(fan) <= .95))
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c046
 def knob_moves(
@@ -310,11 +310,11 @@ def knob_moves(
     for a, b in pairwise(TOLERANCES):
         for column, side in (('attr', -1), ('same', 1)):
             rows.append(contrast(swept, f'eps {b:g}', f'eps {a:g}', p.s, column, side))
-    found = pd.concat(rows, ignore_index=True)
-    found = found.assign(p_holm=holm(found.p.values))
+    moves = pd.concat(rows, ignore_index=True)
+    moves = moves.assign(p_holm=holm(moves.p.values))
     # of sixteen changes one would go against the knob by chance in a third of all runs
-    chance = (found.verdict == 'for') & (found.p_holm >= .05)
-    return found.assign(verdict=found.verdict.mask(chance, 'neither'))
+    chance = (moves.verdict == 'for') & (moves.p_holm >= .05)
+    return moves.assign(verdict=moves.verdict.mask(chance, 'neither'))
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c047
 def _most_ragged(moves): # of `knob_moves`: a row a split
@@ -325,17 +325,17 @@ def _most_ragged(moves): # of `knob_moves`: a row a split
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c049
 def _stays_at_sft(cases, s): # scores of `_departed`: a row a cell
     "C27: the run on duplicates keeps round 0."
-    kept = cases[cases.method == 'duplicates'].groupby('domain').kept_round.first() == 0
+    at_sft = cases[cases.method == 'duplicates'].groupby('domain').kept_round.first() == 0
     change = contrast(cases, 'duplicates', 'sft', s, side=-1)
-    return threshold_claim(change, change.domain.map(kept), change.verdict == 'against')
+    return threshold_claim(change, change.domain.map(at_sft), change.verdict == 'against')
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c050
 def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "C26 to C30."
     cases = scores['negative']
-    found = [judge('C26', _collapsed(scores['negative_collapse'], p.s))]
-    found.append(judge('C27', _stays_at_sft(cases, p.s)))
+    judged = [judge('C26', _collapsed(scores['negative_collapse'], p.s))]
+    judged.append(judge('C27', _stays_at_sft(cases, p.s)))
     false = dict(C28a='local', C28b='bank')
-    found += [judge(name, contrast(cases, 'true', bank, p.s)) for name, bank in false.items()]
-    found.append(judge('C29', contrast(cases, 'long', 'sft', p.s, side=-1)))
-    return [*found, judge('C30', _most_ragged(knob_moves(scores['negative_epsilon'], p)), 1)]
+    judged += [judge(name, contrast(cases, 'true', bank, p.s)) for name, bank in false.items()]
+    judged.append(judge('C29', contrast(cases, 'long', 'sft', p.s, side=-1)))
+    return [*judged, judge('C30', _most_ragged(knob_moves(scores['negative_epsilon'], p)), 1)]

@@ -101,10 +101,10 @@ def above(
 # %% ../../../nbs/repro/paper/330_order.ipynb #c031
 def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "C09, C10 and C33; a claim whose methods were not run is left out."
-    cases, found = scores['order'], []
-    if set(ORDERS) <= set(p.orders): found.append(judge('C09', above(cases, ('random', 'descending'), p.s)))
-    if 'ascending' not in p.orders: return found
-    found.append(judge('C10', above(cases, ('pretrained', 'cpt'), p.s)))
-    if 'item' not in p.splits: return found
+    cases, judged = scores['order'], []
+    if set(ORDERS) <= set(p.orders): judged.append(judge('C09', above(cases, ('random', 'descending'), p.s)))
+    if 'ascending' not in p.orders: return judged
+    judged.append(judge('C10', above(cases, ('pretrained', 'cpt'), p.s)))
+    if 'item' not in p.splits: return judged
     gain = relative_gains(cases.query('split == "item"'), 'ascending', 'pretrained', p.s)
-    return [*found, judge('C33', range_claim(gain, *RANGES['C33']))]
+    return [*judged, judge('C33', range_claim(gain, *RANGES['C33']))]

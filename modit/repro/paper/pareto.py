@@ -145,8 +145,8 @@ def drift_claims(
     "C25a and C25b, a cell a domain."
     items = [drift_of(rows, s) for _, rows in cases[cases.split == 'item'].groupby('domain')]
     if not items: return []
-    found = dict(zip(('C25a', 'C25b'), map(pd.concat, zip(*items, strict=True)), strict=True))
-    return [judge(name, rows) for name, rows in found.items()]
+    judged = dict(zip(('C25a', 'C25b'), map(pd.concat, zip(*items, strict=True)), strict=True))
+    return [judge(name, rows) for name, rows in judged.items()]
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c044
 def claims(scores:dict, p:Page) -> list: # rows of the ledger

@@ -125,11 +125,11 @@ def plot_schedules(
     rows = contrasts(cases, [(method, 'sft') for method in methods], p.s)
     fig, axes = panels(on_claimed(p), ['Joint, against SFT\n(points)'], 2.6, sharey=True)
     for ax, name in zip(axes[0], on_claimed(p), strict=True):
-        here = rows[rows.domain == name]
-        for split, line in here[here.a != 'new cases'].groupby('split'):
+        of_domain = rows[rows.domain == name]
+        for split, line in of_domain[of_domain.a != 'new cases'].groupby('split'):
             places = [methods.index(a) + aside(split, SPLIT_LOOKS) for a in line.a]
             ax.plot(places, 100*line.estimate, c=SPLIT_LOOKS[split].colour, lw=1)
-        draw_differences(ax, here, methods, SPLIT_LOOKS, across='a', by='split')
+        draw_differences(ax, of_domain, methods, SPLIT_LOOKS, across='a', by='split')
         ax.set(xticklabels=[look(m).label.replace('x', '×').replace(' ', '\n') for m in methods])
     legend_of_splits(axes, p)
     return fig
@@ -193,9 +193,9 @@ def close_together(
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #f024c
 def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "C12, C13, C15 and C17; a claim whose domains are not run is left out."
-    found = schedule_claims(scores, p)
+    judged = schedule_claims(scores, p)
     gains = pd.concat([_filter_gain(scores['filter'], n, p) for n in sorted({1, p.s.hppo_rounds})])
     d13, d4 = (gains.query(f'domain {sign} "D4"') for sign in ('!=', '=='))
-    if len(d13): found.append(judge('C13', weakest_in_each_cell(d13)))
-    if not len(d4): return found
-    return [*found, judge('C15', close_together(d4, scores['main'].query('domain == "D4"'), p.s))]
+    if len(d13): judged.append(judge('C13', weakest_in_each_cell(d13)))
+    if not len(d4): return judged
+    return [*judged, judge('C15', close_together(d4, scores['main'].query('domain == "D4"'), p.s))]

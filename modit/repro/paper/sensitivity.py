@@ -72,9 +72,9 @@ def score_seed(
     "Score the Pareto policy of a preference run."
     s = override(p.s, preference_run=SEEDS.index(method))
     history = get_history(s, domain, 'pareto')
-    kept = history.loc[history.chosen, 'round'].item()
+    chosen = history.loc[history.chosen, 'round'].item()
     rows = p.score(get_corpus(p.s, domain), {method: get_model(s, 'pareto', domain)})
-    return rows.assign(rounds=(history.step > 0).sum(), kept_round=kept)
+    return rows.assign(rounds=(history.step > 0).sum(), kept_round=chosen)
 
 # %% ../../../nbs/repro/paper/400_sensitivity.ipynb #s010
 def run(p:Page) -> dict: # sensitivity: a method a value; seeds: SFT and each run's Pareto policy
@@ -159,13 +159,13 @@ def best_and_worst(
 def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "C21 and C22, over D1 to D3."
     cases, runs = (scores[name][scores[name].domain != 'D4'] for name in ('sensitivity', 'seeds'))
-    found = []
+    judged = []
     if set(FIVE) <= set(cases.method):
         widest = best_and_worst(cases, p.s)
         # about 0.01 is what rounds to it; against it is only what equal runs would not give
         beyond = ~(widest.estimate <= max(.015, rerun_noise(runs, len(FIVE))))
-        found.append(judge('C21', threshold_claim(widest, widest.estimate <= .015, beyond)))
+        judged.append(judge('C21', threshold_claim(widest, widest.estimate <= .015, beyond)))
     if len(runs):
         gains = [contrast(runs, seed, 'sft', p.s) for seed in SEEDS]
-        found.append(judge('C22', weakest_in_each_cell(*gains)))
-    return found
+        judged.append(judge('C22', weakest_in_each_cell(*gains)))
+    return judged

@@ -19,7 +19,7 @@ import pandas as pd
 
 import modit
 from .looks import NOT_RUN, WORDS, look
-from .report import as_markdown, side_by_side, written_table
+from .report import as_markdown, read_rows, side_by_side, written_table
 from .verdicts import in_paper
 from ...settings import load_settings, repo_root
 from ...store import atomic_write
@@ -27,7 +27,7 @@ from ...store import atomic_write
 # %% ../../../nbs/repro/report/216_article.ipynb #a006
 def _rows_of(name, profile='mini', **wanted):
     "Rows of a committed table; None stands for any value."
-    rows = pd.read_csv(repo_root()/'figures'/profile/f'{name}.csv')
+    rows = read_rows(repo_root()/'figures'/profile/f'{name}.csv')
     for column, value in wanted.items(): rows = rows[(rows[column] == value) | (value is None)]
     return rows
 

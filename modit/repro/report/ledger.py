@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from .looks import CONFIRMED, NOT_RUN, NOT_SEEN, OPPOSITE, WORDS, marked
-from .report import locked, read_reported
+from .report import locked, read_reported, read_rows
 from .verdicts import in_hundredths, in_paper
 from ...settings import require
 from ...store import atomic_write
@@ -127,7 +127,7 @@ def _merge_rows(
     kinds=None,        # column types to read with
 ):
     "Replace the rows of some ids; the caller holds the lock."
-    old = pd.read_csv(path, dtype=kinds) if path.exists() else rows[:0]
+    old = read_rows(path, **(kinds or {})) if path.exists() else rows[:0]
     parts = [x for x in (old[~old.id.isin(ids)], rows) if len(x)]
     merged = pd.concat(parts or [rows]).sort_values(order, kind='stable')
     atomic_write(path, merged.to_csv(index=False, float_format='%.6g', lineterminator='\n'))
@@ -150,8 +150,6 @@ def update_claims(
     return rows
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #c055
-pd.set_option('display.max_colwidth', None) # statements are shown in full
-
 def show_claims(
     found:pd.DataFrame, # of `update_claims`, or a ledger
 ) -> pd.DataFrame:      # one row per claim, as text

@@ -16,7 +16,7 @@ import pandas as pd
 from ..datasets.datasets import CLAIMED, DATASETS
 from ..report.ledger import IN_ROUNDS, RANK, by_class, counted, in_counts, paper_rows, sizes
 from ..report.looks import CONFIRMED, NOT_RUN, NOT_SEEN, OPPOSITE, VERDICTS, WORDS, legend_of
-from ..report.report import Table, figures_dir, read_cases, read_reported
+from ..report.report import Table, figures_dir, read_cases, read_reported, read_rows
 from ..report.verdicts import contrasts, in_paper
 from ...settings import Settings, load_settings, override
 from ..pages.page import Page, ledger_in, restricted
@@ -142,7 +142,7 @@ def real_ledger() -> dict: # claims, one row for each claim and profile; claim-c
     folders = [figures_dir(load_settings(profile)) for profile in CLAIMED]
     folders = [x for x in folders if (x/'claims.csv').exists()]
     if not folders: return {}
-    def read(name): return pd.concat([pd.read_csv(x/f'{name}.csv') for x in folders], ignore_index=True)
+    def read(name): return pd.concat([read_rows(x/f'{name}.csv') for x in folders], ignore_index=True)
     return {name: read(name) for name in READS}
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #h07c
@@ -152,8 +152,8 @@ def at_whole_pool(
     "Headline claims where a round learns from the whole pool."
     table, gains = (figures_dir(p.s)/f'tab-labelled-{x}.csv' for x in ('claims', 'gain'))
     if not table.exists(): return {}
-    title = f'the same, {pd.read_csv(gains).cases.max():,} labelled cases'
-    rows = pd.read_csv(table).query('size == "whole"')
+    title = f'the same, {read_rows(gains).cases.max():,} labelled cases'
+    rows = read_rows(table).query('size == "whole"')
     judged = dict(zip(rows.id.str.partition(',')[0], rows['items / new patterns'], strict=True))
     return {name: {title: judged.get(name, '')} for name in HEADLINES}
 

@@ -16,7 +16,7 @@ import pandas as pd
 from ...density import ranking_scores
 from ...rounds import PATIENCE, with_warmup
 from ...variants import VARIANTS
-from ..report.report import Table, read_cases, read_reported
+from ..report.report import Table, read_cases, read_reported, read_rows
 from ...settings import PER_DOMAIN, Settings, load_settings, repo_root
 from ...store import atomic_write
 from ...training import learning_rate
@@ -204,7 +204,7 @@ def most_important(
     p:Page, # the committed run
 ) -> str:   # Markdown
     "The five differences with the largest measured effect, in sentences."
-    gains = pd.read_csv(p.folder/'tab-labelled-gain.csv').query('split == "item"').set_index('cases').estimate
+    gains = read_rows(p.folder/'tab-labelled-gain.csv').query('split == "item"').set_index('cases').estimate
     most = gains.index.max()
     loss = page_module('loss').ranked(read_cases(p.folder, 'loss_grid'), p.s)
     loss = loss.query('anchor_scale == "1" and hppo_warmup == "5" and hppo_lr == "0.0002"')

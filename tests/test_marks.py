@@ -1,0 +1,143 @@
+"""What a run leaves says what it read and wrote. Whatever is changed afterwards, the next graph makes exactly
+that again, and says what: scores, tables, figures, data, settings, marks, a second clone with the same runs.
+"""
+import json
+import re
+import shutil
+
+import pandas as pd
+import pytest
+
+from conftest import copied, results, run_bare
+from modit.repro.pages import page
+from modit.repro.pages.marks import drop_stale, facts_of, has_run, run_marker
+from modit.repro.pages.page import open_page
+from modit.repro.report.ledger import judge, update_claims
+from modit.repro.report.report import Table, read_cases, read_rows, write_cases, write_tables
+from modit.settings import load_settings
+from test_runs import MAIN_RUN, finish, kill_when, messages, models
+
+ROWS = pd.DataFrame(dict(domain='D1', split='item', case=[0, 1], method='sft', joint=[.1, .2]))
+CELLS = pd.DataFrame(dict(domain='007', split='item', estimate=[.1], low=.05, high=.2, n=9, verdict='for'))
+
+
+def leave(name):
+    "The mark that a run leaves, over what lies there."
+    mark, given = run_marker(load_settings('smoke'), name), dict(profile='smoke', fresh=True)
+    told = dict(mark=mark.name, parameters=given, facts=facts_of(open_page(name, **given)))
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.write_text(json.dumps(told))
+
+
+@pytest.fixture
+def smoke(tmp_path, monkeypatch):
+    "Made-up results of the main page, and of one that reads them."
+    monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'runs'))
+    monkeypatch.setattr(page, 'results_folder', lambda s, changed: tmp_path)
+    for name in ('main', 'validation', 'bootstrap'): write_cases(tmp_path, name, ROWS)
+    write_tables(tmp_path, 'main', {'tab-main': Table(ROWS, '')}, ['fig-main'])
+    (tmp_path/'fig-main.svg').touch()
+    update_claims(tmp_path, [judge('C02', CELLS)])
+    for name in ('main', 'bootstrap'): leave(name)
+    return tmp_path
+
+
+HARM = {'validation: written by another run': lambda at: write_cases(at, 'validation', ROWS[:1]),
+        'main: written by another run': lambda at: (at/'cases'/'main.csv.gz').write_bytes(b'cut off'),
+        'tab-main.csv: gone, or written by another run': lambda at: (at/'tab-main.csv').write_text('x\n1\n'),
+        'fig-main.svg: gone': lambda at: (at/'fig-main.svg').unlink(),
+        'claims: judged by another run': lambda at: update_claims(at, [judge('C02', CELLS.assign(high=.3))])}
+
+
+@pytest.mark.parametrize('why', HARM)
+def test_a_mark_holds_until_something_is_changed(smoke, capsys, why):
+    assert drop_stale('smoke') == [] and has_run('smoke', '320_main')
+    HARM[why](smoke)
+    assert not has_run('smoke', '320_main')
+    assert drop_stale('smoke') == ['320_main'] and why in capsys.readouterr().out
+    assert drop_stale('smoke') == [], 'its reader waits'
+
+
+def test_a_mark_that_was_copied_or_cut_off_is_dropped(smoke):
+    mark, other = (run_marker(load_settings('smoke'), 'main', **x) for x in ({}, dict(seed=1)))
+    shutil.copy(mark, other)
+    assert drop_stale('smoke') == ['320_main'] and mark.exists() and not other.exists()
+    mark.write_bytes(mark.read_bytes()[:40])
+    assert drop_stale('smoke') == ['320_main'] and not mark.exists()
+
+
+def test_a_reader_waits_for_the_page_that_it_reads(smoke):
+    first = read_cases(smoke, 'main')
+    write_cases(smoke, 'main', ROWS[:1])  # by hand, under another setting that was put back
+    assert drop_stale('smoke') == ['320_main'] and drop_stale('smoke') == []
+    write_cases(smoke, 'main', first)
+    leave('main')
+    assert drop_stale('smoke') == [], 'the reader had read these'
+    write_cases(smoke, 'main', ROWS[:1])
+    leave('main')
+    assert drop_stale('smoke') == ['380_bootstrap']
+
+
+def test_names_are_words_in_a_ledger(smoke):
+    words = ['007', '1e3', 'NA', 'None', 'True']
+    update_claims(smoke, [judge('C04', pd.concat([CELLS.assign(domain=x) for x in words]))])
+    update_claims(smoke, [judge('C02', CELLS)])
+    cells = read_rows(smoke/'claim-cells.csv').set_index('id')
+    assert cells.domain['C04'].tolist() == sorted(words) and cells.domain['C02'] == '007'
+
+
+ALIKE = """import numpy, pandas, torch
+def state(): return [pandas.options.display.max_colwidth, pandas.options.mode.string_storage, numpy.geterr(),
+    numpy.get_printoptions(), torch.get_default_dtype(), torch.get_num_threads()]
+before = state()
+import modit.repro.pages.redraw, modit.repro.verdicts.claims
+assert before == state()"""
+
+
+def test_importing_changes_nobodys_options():
+    run = run_bare(ALIKE)
+    assert run.returncode == 0, run.stderr[-2000:]
+
+
+# ---- whole runs
+def ran(copy, *words):
+    "Run the graph to its end: the pages that ran, and all that was said."
+    before = len(messages(copy)) if (copy/'messages.txt').exists() else 0
+    finish(copy, *(words or MAIN_RUN))
+    said = messages(copy)[before:]
+    return sorted(re.findall(r'^(\d{3}_\w+): start', said, re.M)), said
+
+
+def made_in(copy): return results(copy), models(copy)
+
+
+@pytest.mark.slow
+def test_a_setting_that_was_put_back_makes_its_page_again(whole, tmp_path):
+    "And no stage: files go one by one, and a page whose scores were made by hand; its reader keeps its own."
+    copy, made = copied(whole, tmp_path)/'modit', made_in(whole)
+    assert ran(copy)[0] == []
+    settings = (copy/'settings.ini').read_text()
+    head, mark, small = settings.partition('\n[smoke]\n')
+    assert 'auc_cases = 40\n' in small
+    (copy/'settings.ini').write_text(head + mark + small.replace('auc_cases = 40\n', 'auc_cases = 55\n'))
+    ran(copy, 'run', 'data', '--fresh', '--profile', 'smoke')
+    (copy/'settings.ini').write_text(settings)
+    smoke = copy/'figures'/'smoke'
+    write_cases(smoke, 'main', read_cases(smoke, 'main')[:-1])
+    next(smoke.glob('fig-den*.svg')).unlink()
+    pages, said = ran(copy)
+    assert pages == ['300_data', '310_density', '320_main'] and made_in(copy) == made
+    assert '300_data is out of date (data: written by another run' in said and 'fig-density' in said
+    assert ran(copy)[0] == []
+
+
+@pytest.mark.slow
+def test_a_second_clone_with_the_same_runs_makes_its_own_results(whole, tmp_path):
+    "Killed on the way, too; the first clone has nothing left to do afterwards."
+    first, second = copied(whole, tmp_path)/'modit', copied(whole, tmp_path/'b')/'modit'
+    shutil.rmtree(second/'figures'/'smoke')
+    shutil.rmtree(second/'runs')
+    (second/'runs').symlink_to(first/'runs')
+    kill_when(second, 'figures/smoke/cases/data.*', 0)
+    assert '300_data' in ran(second)[1] and results(second) == results(whole)
+    assert ran(first)[0] == [] and made_in(first) == made_in(whole)

@@ -2587,6 +2587,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                              'modit.stats.cluster_bootstrap': ('stats.html#cluster_bootstrap', 'modit/stats.py'),
                              'modit.stats.cluster_interval': ('stats.html#cluster_interval', 'modit/stats.py'),
                              'modit.stats.holm': ('stats.html#holm', 'modit/stats.py'),
+                             'modit.stats.jackknife_interval': ('stats.html#jackknife_interval', 'modit/stats.py'),
                              'modit.stats.paired_bootstrap': ('stats.html#paired_bootstrap', 'modit/stats.py'),
                              'modit.stats.resample_counts': ('stats.html#resample_counts', 'modit/stats.py'),
                              'modit.stats.verdict': ('stats.html#verdict', 'modit/stats.py')},

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NOTHING_TOLD', 'Interval', 'resample_counts', 'bootstrap_contrasts', 'paired_bootstrap', 'cluster_bootstrap',
-           'cluster_interval', 'holm', 'verdict']
+           'cluster_interval', 'jackknife_interval', 'holm', 'verdict']
 
 # %% ../nbs/190_stats.ipynb #c002
 from dataclasses import dataclass
@@ -159,6 +159,19 @@ def cluster_interval(
     mean, units = values.mean(), len(unit)
     error = np.sqrt(units/(units - 1)*np.square(np.bincount(group, values - mean)).sum())/len(values)
     return Interval(*map(float, (mean, *_student(mean, error, units, level))), len(values), units)
+
+# %% ../nbs/190_stats.ipynb #c042
+def jackknife_interval(
+    estimate:float, # the statistic on all patterns
+    without,        # (G,) the statistic with each pattern left out
+    n:int,          # cases
+    level=.95,      # coverage
+) -> Interval:      # units counts patterns
+    "Jackknife interval over patterns with Student's t; `ValueError` for fewer than two patterns (ours)."
+    units = len(without)
+    if units < 2: raise ValueError(f'{units} patterns cannot tell how they differ; hold out more')
+    error = np.sqrt((units - 1)*np.var(without))
+    return Interval(*map(float, (estimate, *_student(estimate, error, units, level))), n, units)
 
 # %% ../nbs/190_stats.ipynb #c050
 def holm(

@@ -19,7 +19,10 @@ LESSONS = dict(re.findall(r'^## (\d+)\. (.*?)(?=^## |\Z)', COURSE, re.M | re.S))
 def blocks(lesson, language): return re.findall(rf'^```{language}\n(.*?)^```', LESSONS[lesson], re.M | re.S)
 
 
-@pytest.mark.parametrize('lesson', LESSONS)
+LONG = {'5', '6'} # these train
+
+
+@pytest.mark.parametrize('lesson', [pytest.param(x, marks=[pytest.mark.slow]*(x in LONG)) for x in LESSONS])
 def test_a_solution_prints_what_it_says(lesson, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     code, = blocks(lesson, 'python')

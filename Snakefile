@@ -5,6 +5,8 @@
 # lines of every experiment page, READS and SCORES; page graph turns them into the jobs that are rules here.
 # The path of every stage bears a key of the settings, the code and the parents it was made from: a file that
 # exists is up to date, whatever its age, so inputs are `ancient`. Stages write a file whole or not at all.
+from pathlib import Path
+
 from modit.repro.datasets.datasets import asks, pages_asked
 from modit.repro.pages.graph import MAIN_VARIANTS, main_stages, page_job, slurm_resources, stage_jobs
 from modit.repro.pages.notebooks import experiments, short_name
@@ -47,10 +49,10 @@ for job in STAGES.values():
         priority: 0 if job.name.startswith(('hppo', *MAIN_VARIANTS)) else 1  # first what others wait for
         shell: '{params.command}'
 
-for job in RUNS.values():
+for job in RUNS.values():  # a mark that exists holds, or waits for a page; it needs nothing before it
     rule:
         name: job.name
-        input: [ancient(path) for path in job.inputs]
+        input: [ancient(path) for path in job.inputs if not Path(job.output).exists()]
         output: job.output
         log: job.log
         params: command=job.command

@@ -2445,6 +2445,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
             'modit.sphere': { 'modit.sphere._across': ('sphere.html#_across', 'modit/sphere.py'),
                               'modit.sphere._detour': ('sphere.html#_detour', 'modit/sphere.py'),
                               'modit.sphere._dot': ('sphere.html#_dot', 'modit/sphere.py'),
+                              'modit.sphere._half': ('sphere.html#_half', 'modit/sphere.py'),
                               'modit.sphere._norm': ('sphere.html#_norm', 'modit/sphere.py'),
                               'modit.sphere.angle': ('sphere.html#angle', 'modit/sphere.py'),
                               'modit.sphere.average': ('sphere.html#average', 'modit/sphere.py'),

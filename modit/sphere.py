@@ -38,6 +38,10 @@ def row_lengths(
     return np.concatenate(parts)
 
 # %% ../nbs/020_sphere.ipynb #c006c
+def _half(x, block): # whether all numbers of a table are those of half precision
+    parts = (np.asarray(x[i:i + block]) for i in range(0, len(x), block))
+    with np.errstate(over='ignore'): return all(np.array_equal(x, x.astype(np.float16)) for x in parts)
+
 def unit_rows(
     x,       # (N, d), mapped or not
     lengths, # (N,) lengths of the rows, from `row_lengths`
@@ -45,11 +49,15 @@ def unit_rows(
     block=8192, # rows at a time
 ) -> np.ndarray: # (N, d) unit rows of float32
     "The rows scaled to length one; a table of unit rows is returned as it is."
-    is_unit = np.abs(lengths - 1) < 1e-6
+    half = _half(x, block)
+    is_unit = np.abs(lengths - 1) < (np.finfo(np.float16).eps if half else 1e-6) # as near as rounding allows
     if x.dtype == np.float32 and is_unit.all(): return x
     divisor = np.where(is_unit, 1, lengths)[:, None]
-    def at_one(i): return (np.asarray(x[i:i + block], np.float32)/divisor[i:i + block]).astype(np.float32)
+    def at_one(i):
+        rows = (np.asarray(x[i:i + block], np.float32)/divisor[i:i + block]).astype(np.float32)
+        return rows.astype(np.float16).astype(np.float32) if half else rows
     return as_rows((at_one(i) for i in range(0, len(x), block)), x.shape, path)
+
 
 # %% ../nbs/020_sphere.ipynb #61f04988
 SAME = 1 - 1e-6         # cosine from which on two items are one

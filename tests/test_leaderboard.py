@@ -145,7 +145,7 @@ WRONG = dict( # body of a function -> what is said of it
 def written(path, body):
     path.write_text('import numpy as np\n'
                     'def first(items, seeds, k): return np.setdiff1d(np.arange(len(items)), seeds)[:k]\n'
-                    f'def method(items, seeds, labels, patterns, k):\n    {body}\n')
+                    f'def method(items, seeds, labels, patterns, k):\n    {body}\n', 'utf-8')
     return f'{path}:method'
 
 
@@ -169,7 +169,7 @@ def test_a_function_of_five_lines_has_its_row(tmp_path, capsys):
     said = capsys.readouterr().out
     assert said.count('+0.0 [+0.0, +0.0]') == 6 and 'ten tests' not in said and 'MB at most' in said
     assert 'no domain' in refusal(capsys, place, '--domains', 'nosuch')
-    (tmp_path/'none.py').write_text('method = 1/0')
+    (tmp_path/'none.py').write_text('method = 1/0', 'utf-8')
     assert 'ZeroDivisionError' in refusal(capsys, f'{tmp_path}/none.py:method')
     for place in (f'{tmp_path}/mine.py:nosuch', 'nosuch.py:method', 'mine'): refusal(capsys, place)
 

@@ -26,7 +26,7 @@ def leave(name):
     mark, given = run_marker(load_settings('smoke'), name), dict(profile='smoke', fresh=True)
     told = dict(mark=mark.name, parameters=given, facts=facts_of(open_page(name, **given)))
     mark.parent.mkdir(parents=True, exist_ok=True)
-    mark.write_text(json.dumps(told))
+    mark.write_text(json.dumps(told), 'utf-8')
 
 
 @pytest.fixture
@@ -44,7 +44,8 @@ def smoke(tmp_path, monkeypatch):
 
 HARM = {'validation: written by another run': lambda at: write_cases(at, 'validation', ROWS[:1]),
         'main: written by another run': lambda at: (at/'cases'/'main.csv.gz').write_bytes(b'cut off'),
-        'tab-main.csv: gone, or written by another run': lambda at: (at/'tab-main.csv').write_text('x\n1\n'),
+        'tab-main.csv: gone, or written by another run':
+            lambda at: (at/'tab-main.csv').write_text('x\n1\n', 'utf-8'),
         'fig-main.svg: gone': lambda at: (at/'fig-main.svg').unlink(),
         'claims: judged by another run': lambda at: update_claims(at, [judge('C02', CELLS.assign(high=.3))])}
 
@@ -110,12 +111,12 @@ def made_in(copy): return results(copy), models(copy)
 def test_a_setting_that_was_put_back_makes_its_page_again(whole, tmp_path):
     "And no stage: files go one by one, and a page whose scores were made by hand; its reader keeps its own."
     copy, made = copied(whole, tmp_path/'modit'), made_in(whole)
-    settings = (copy/'settings.ini').read_text()
+    settings = (copy/'settings.ini').read_text('utf-8')
     other = re.sub(r'(?s)(\n\[smoke\]\n.*?\nauc_cases = )\d+', r'\g<1>55', settings)
     assert other != settings
-    (copy/'settings.ini').write_text(other)
+    (copy/'settings.ini').write_text(other, 'utf-8')
     ran(copy, 'run', 'data', '--fresh', '--profile', 'smoke')
-    (copy/'settings.ini').write_text(settings)
+    (copy/'settings.ini').write_text(settings, 'utf-8')
     smoke = copy/'figures'/'smoke'
     write_cases(smoke, 'main', read_cases(smoke, 'main')[:-1])
     next(smoke.glob('fig-den*.svg')).unlink()

@@ -156,7 +156,11 @@ def way_of(
     x,     # (m, d) unit, the seeds
     given, # share, step and own, as far as they are given
 ) -> tuple[str, dict]: # split; moves, or the rule
-    "How seeds are answered; warns where a policy was not trained on their kind."
+    """How seeds are answered; warns where a policy was not trained on their kind.
+
+    >>> shoes.way_of(shoes.catalogue.items[:2], {})[0] in ('item', 'pattern')
+    True
+    """
     near, = nearest_centroid(average(x)[None], self.facts['centroids'])
     split = 'item' if near in self.about.trained else 'pattern'
     moves = (chosen := self.about.moves['served'][split]).answer(given)
@@ -176,7 +180,11 @@ def vector_of(
     step=0.,  # along the predictor's weights
     own=0.,   # away from what surrounds the seeds
 ) -> np.ndarray: # (d,) unit
-    "The query of seeds, by a rule or by moves."
+    """The query of seeds, by a rule or by moves.
+
+    >>> shoes.vector_of(shoes.catalogue.items[:2], np.arange(2), share=0.).ndim
+    1
+    """
     mean = average(x).astype(np.float32)
     def near(): return self.catalogue.surroundings(mean[None], x, rows, len(self.facts['centroids']))
     if rule: return self.rules[rule].query(x, near())
@@ -193,7 +201,11 @@ def answer(
     seeds, # ids or vectors
     **options, # as for `expand`
 ) -> Answer:
-    "What is asked, read and checked, with its query."
+    """What is asked, read and checked, with its query.
+
+    >>> shoes.answer(['shoe1', 'shoe2']).query.ndim
+    1
+    """
     seeds = ids_or_vectors(seeds, self.settings.dim)
     x, rows = self.seed_vectors(seeds)
     shape, given = split_options(options)

@@ -62,7 +62,7 @@ def compared(
     return pd.DataFrame(rows, ['mean', 'low', 'high']).T
 
 # %% ../../../nbs/repro/leaderboard/290_table.ipynb #8e3fb46e
-NEEDED = 6 # of the eleven public domains
+NEEDED = 6 # of the ten public domains
 
 def is_ahead(
     rows, # of `compared`

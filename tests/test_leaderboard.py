@@ -143,9 +143,10 @@ WRONG = dict( # body of a function -> what is said of it
 
 
 def written(path, body):
-    path.write_text('import numpy as np\n'
-                    'def first(items, seeds, k): return np.setdiff1d(np.arange(len(items)), seeds)[:k]\n'
-                    f'def method(items, seeds, labels, patterns, k):\n    {body}\n', 'utf-8')
+    text = ('import numpy as np\n'
+            'def first(items, seeds, k): return np.setdiff1d(np.arange(len(items)), seeds)[:k]\n'
+            f'def method(items, seeds, labels, patterns, k):\n    {body}\n')
+    path.write_text(text, 'utf-8')
     return f'{path}:method'
 
 

@@ -201,7 +201,7 @@ def sampling(profile, cases):
     s = load_settings(profile)
     rng = stream(0, 'sampling')
     items = normalized(rng.standard_normal((20_000, s.dim), dtype=np.float32))
-    corpus = SimpleNamespace(items=items, name='D1')
+    corpus = SimpleNamespace(items=items, name='D1', drawn_by='D1')
     prefix = rng.integers(len(items), size=(cases, s.seq_len))
     cases_of = {m: Cases(np.zeros(m, int), prefix[:m], s.prefix_len) for m in (250, cases)}
     found, rates = {}, {}

@@ -20,7 +20,7 @@ import apart
 from style import ROOT, all_pages, module_of # noqa: F401
 
 os.environ.setdefault('OMP_NUM_THREADS', '1') # before a library counts processors
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN: # tests in the background of a shell, and what they start
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN: # in the background of a shell, where others inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 import numpy as np # noqa: E402
 import pandas as pd # noqa: E402

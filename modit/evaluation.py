@@ -92,9 +92,10 @@ def queries_in_blocks(
     block = block or block_on(device, 250)
     queries = []
     for i in range(0, len(noise), block):
-        condition = {name: x.to(device) for name, x in seeds(slice(i, i + block)).items()}
-        out = generate(model, noise=noise[i:i + block].to(device), scale=scale, steps=s.ode_steps,
-                       sampler=s.sampler, **condition)
+        with torch.device(device): # a program that has set its own default gets the same queries
+            condition = {name: x.to(device) for name, x in seeds(slice(i, i + block)).items()}
+            out = generate(model, noise=noise[i:i + block].to(device), scale=scale, steps=s.ode_steps,
+                           sampler=s.sampler, **condition)
         queries.append(out.cpu().numpy())
     return np.concatenate(queries)
 

@@ -81,8 +81,9 @@ def read_together(
     lists, # of arrays (m, d) of seeds, each of its own m
 ) -> tuple[torch.Tensor, torch.Tensor]: # (B, M, d) with M the most seeds of a list; (B, M) bool
     "Lists of seeds side by side, and which places are taken."
-    padded = torch.nn.utils.rnn.pad_sequence([torch.from_numpy(x) for x in lists], batch_first=True)
-    return padded, torch.arange(padded.shape[1]) < torch.tensor([[len(x)] for x in lists])
+    with torch.device('cpu'): # whatever a program has set as its own default
+        padded = torch.nn.utils.rnn.pad_sequence([torch.from_numpy(x) for x in lists], batch_first=True)
+        return padded, torch.arange(padded.shape[1]) < torch.tensor([[len(x)] for x in lists])
 
 # %% ../../nbs/serving/234_moves.ipynb #6001ea53
 @dataclass(frozen=True)

@@ -42,7 +42,8 @@ def run_marker(
 ) -> Path:
     "The path of the mark of a run with these settings and this code."
     path = experiment_path(name)
-    key = fingerprint(asdict(s), _code_behind(path), what_differs(name, parameters))
+    own = [stage_key(s, 'corpus', x) for x in s.domains] if s.folders else [] # the content of folders
+    key = fingerprint(asdict(s), _code_behind(path), what_differs(name, parameters), own)
     return runs_dir()/s.profile/'done'/f'{path.stem}-{key}.json'
 
 # %% ../../../nbs/repro/pages/246_marks.ipynb #m009

@@ -75,11 +75,13 @@ def is_ahead(
 def home(): return repo_root()/'figures'/'leaderboard'
 def read_rows(): return {p.name[:-7]: pd.read_csv(p) for p in sorted((home()/'cases').glob('*.csv.gz'))}
 
-def _put(path, table, **how): # into a file, in the place of the rows of the same domains
+def _put(path, table, **how): # into a file, in the place of the rows of the same domains and method
     path.parent.mkdir(parents=True, exist_ok=True)
     old = pd.read_csv(path) if path.exists() else table[:0]
-    both = pd.concat([old[~old.domain.isin(table.domain.unique())], table])
+    again = old.domain.isin(table.domain.unique())
+    if 'method' in table: again &= old.method.isin(table.method.unique())
     order = [SMALL, *MADE, *PUBLIC]
+    both = pd.concat([old[~again], table])
     both = both.sort_values('domain', key=lambda x: x.map(order.index), kind='stable')
     both.to_csv(path, index=False, **how)
 
@@ -92,7 +94,7 @@ def write_rows(
     wanted = {name: ROWS[name] for name in methods or ROWS}
     for name, scores, chosen in run(wanted, domains):
         _put(home()/'cases'/f'{name}.csv.gz', scores, compression=dict(method='gzip', mtime=0))
-        _put(home()/'chosen'/f'{name}.csv', chosen)
+        _put(home()/'chosen.csv', chosen)
 
 # %% ../../../nbs/repro/leaderboard/290_table.ipynb #e94dc476
 def _summary(joint, base): # of a method on a track

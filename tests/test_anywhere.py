@@ -63,10 +63,18 @@ def env_of(python, wheel, folder):
     return folder/'bin'
 
 
+def runs_as(version):
+    "The path of another Python that starts; a name in PATH may be a wrapper that finds none."
+    found = shutil.which(f'python{version}')
+    code = 'import ensurepip, sys; print(sys.executable)'
+    done = found and subprocess.run([found, '-c', code], capture_output=True, text=True)
+    return done.stdout.strip() if done and not done.returncode else None
+
+
 @pytest.fixture(scope='module', params=['3.11', '3.13'])
 def env(request, wheel, tmp_path_factory):
     "The folder of an environment's commands; another Python than this one fetches up to 5 GB."
-    other = shutil.which(f'python{request.param}')
+    other = runs_as(request.param)
     if request.param != RUNNING and not (other and os.environ.get('MODIT_FETCH')):
         pytest.skip(f'no Python {request.param}, or its packages may not be fetched: set MODIT_FETCH=1')
     python = sys.executable if request.param == RUNNING else other

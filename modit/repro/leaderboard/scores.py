@@ -66,8 +66,8 @@ def check_list(
 # %% ../../../nbs/repro/leaderboard/288_scores.ipynb #afc9673c
 def _extra(method, board, ids, pattern): # what a function asks for beyond the five
     wants = inspect.signature(method).parameters
-    ask = dict(ask=_asker(board, ids, pattern)) if 'ask' in wants else {}
-    return ask | (dict(truth=(board.attribute, board.pattern)) if 'truth' in wants else {})
+    can = dict(ask=_asker(board, ids, pattern), truth=(board.attribute, board.pattern), domain=board.name)
+    return {name: value for name, value in can.items() if name in wants}
 
 def _lists(method, board, track, block, given): # of a block of requests (b, k), by the rows given
     *seen, ids = _given(board, track)

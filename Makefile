@@ -28,7 +28,7 @@ unexport JUPYTER_PATH
 unexport OPENBLAS_CORETYPE
 
 .DEFAULT_GOAL := help
-.PHONY: main paper labels public tree budget replicate figures report check test test-all hooks lab bench clean help
+.PHONY: main paper labels public tree replicate figures report check test test-all hooks lab bench clean help
 
 main: $(STAMP)     ## run the main experiment (data, density, main table, bootstrap) and print the main table
 	@$(BIN)/modit main --profile $(PROFILE)
@@ -49,12 +49,6 @@ public: $(STAMP)   ## get, embed and train on WordNet, tweets and icons, into fi
 tree: $(STAMP)     ## the same on branches of WordNet, into figures/tree
 	@$(BIN)/modit public --profile tree
 	@$(BIN)/modit main public --profile tree
-
-budget: $(STAMP)   ## see what a budget of labels buys, and what all of them do, on molecules and licence texts
-	@$(BIN)/modit public --profile molecules
-	@$(BIN)/modit main public --profile molecules
-	@$(BIN)/modit public --profile licences
-	@$(BIN)/modit main public --profile licences
 
 replicate: $(STAMP) ## main, preference, order and candidate pages in a second world, both verdicts side by side
 	@$(BIN)/modit main replicate --profile $(PROFILE)

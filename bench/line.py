@@ -24,14 +24,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT)) # modit of this clone, installed or not
 
 import pandas as pd  # noqa: E402
-import torch  # noqa: E402
 
-from modit.anchored import anchored  # noqa: E402
 from modit.settings import PER_DOMAIN, load_settings  # noqa: E402
 from modit.stages.stages import stage_path  # noqa: E402
 
 PREFERRED = ('off_policy', 'adaptive', 'direct') # begin at SFT
-APART = ('alone', 'rule')                        # need neither pretraining nor SFT
 
 
 def restricted(profile, domains, more):
@@ -44,13 +41,12 @@ def restricted(profile, domains, more):
 def jobs_of(domains, chains, until):
     "Job -> its parents; a job is a stage and a domain, '' for a shared stage."
     jobs = {('pretrained', ''): []} | {('corpus', d): [] for d in domains}
-    jobs |= {(stage, d): [('corpus', d)] for stage in APART for d in chains}
     jobs['cpt', ''] = [('pretrained', ''), *(('corpus', d) for d in domains)]
     if until == 'cpt': return jobs
     for d in chains:
         jobs['sft', d], jobs['pool', d] = [('cpt', '')], [('sft', d)]
         jobs |= {(stage, d): [('pool', d)] for stage in PREFERRED}
-        jobs['scores', d] = [(stage, d) for stage in (*PREFERRED, *APART)]
+        jobs['scores', d] = [(stage, d) for stage in PREFERRED]
     return jobs
 
 
@@ -61,21 +57,15 @@ class Line:
         self.out, self.profile, self.overrides, self.threads = out, profile, overrides, threads
         self.began, self.rows, self.lock = time.time(), [], threading.Lock()
 
-    def own(self, stage):
-        "What a stage needs beside the overrides of the line."
-        if stage != 'alone': return {}
-        a = anchored(load_settings(self.profile, **self.overrides))
-        return {x: getattr(a, x) for x in ('backbone', 'guidance_scale', 'direct_lr')}
-
     def command(self, stage, domain):
-        given = ['--profile', self.profile, '--overrides', json.dumps(self.overrides | self.own(stage))]
+        given = ['--profile', self.profile, '--overrides', json.dumps(self.overrides)]
         if stage == 'scores': return [__file__, str(self.out), '--score', domain, *given]
         return ['-m', 'modit.cli.command', 'stage', *([stage, domain] if domain else [stage]), *given]
 
     def done(self, stage, domain):
         "Whether the store has the result of a stage."
         if stage == 'scores': return False
-        s = load_settings(self.profile, **self.overrides | self.own(stage))
+        s = load_settings(self.profile, **self.overrides)
         return stage_path(s, stage, domain or None).exists()
 
     def do(self, job, parents):
@@ -110,11 +100,8 @@ def score(out, domain, s):
     "Scores of all methods of a domain, and the validation history of its preference runs."
     from modit.baselines import along_own, choose, own_directions, steer
     from modit.evaluation import average_pool, evaluate, serve
-    from modit.repro.ours.rule import Framed
     from modit.repro.pages.page import open_page
-    from modit.rule import Rule, compass
-    from modit.stages.pipeline import get_corpus, get_history, get_model, make_stage
-    from modit.store import load_arrays
+    from modit.stages.pipeline import get_corpus, get_history, get_model
     corpus, rows = get_corpus(s, domain), []
     said = [get_history(s, domain, stage) for stage in PREFERRED]
     pd.concat(said).to_csv(out/f'valid-{domain}.csv', index=False)
@@ -128,11 +115,6 @@ def score(out, domain, s):
     keep('average', partial(average_pool, corpus))
     for stage in ('sft', *PREFERRED, 'cpt', 'pretrained'):
         keep(stage, partial(serve, get_model(s, stage, domain), corpus, s=s))
-    a, rule = anchored(s), Rule()
-    keep('alone', partial(serve, get_model(a, 'alone', domain), corpus, s=a))
-    arrays = load_arrays(make_stage(s, 'rule', domain))[0]
-    rule.load_state_dict({x: torch.from_numpy(arrays[x]) for x in rule.state_dict()})
-    keep('rule', partial(Framed(compass(corpus, s)).answer, rule))
     page = open_page('own_direction', profile=s.profile) # its lengths
     lengths = [dict(own=a, step=b) for a, b in product(page.owns, page.etas)]
     own = own_directions(corpus, len(corpus.items)//s.of('clusters', domain))

@@ -104,7 +104,7 @@ def profile_values(
 SHARES = ('normal_share', 'heldout_items', 'valid_patterns', 'session_hop', 'condition_dropout',
           'warmup_ratio', 'min_lr_ratio')
 ABOVE_ZERO = ('grad_clip', 'pretrain_lr', 'cpt_lr', 'sft_lr', 'hppo_lr', 'beta',
-              'score_scale', 'anchor_scale', 'direct_lr', 'anchored_lr', 'direct_temperature')
+              'score_scale', 'anchor_scale', 'direct_lr', 'direct_temperature')
 NOT_NEGATIVE = ('seed', 'valid_clusters', 'guidance_scale', 'guidance_scales', 'ridge_alpha', 'weight_decay',
                 'margin', 'tolerance', 'tail_weight', 'sft_depth', 'preference_run',
                 'pretrain_targets', 'hppo_warmup', 'direct_tail')

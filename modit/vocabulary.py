@@ -99,7 +99,6 @@ class Settings:
     direct_steps: int
     direct_checkpoints: tuple[int, ...]
     direct_lr: float
-    anchored_lr: float
     direct_temperature: float
     direct_look: int
     direct_tail: float

@@ -59,8 +59,6 @@ HANG = 3600 # seconds that only what hangs can take, however busy a machine is
 ROOMS = ('paper', 'ours', 'verdicts') # folders of experiments
 _FOUND = (p for room in ROOMS for p in (ROOT/'nbs'/'repro'/room).glob('*.ipynb'))
 EXPERIMENTS = sorted(_FOUND, key=lambda p: p.stem)
-# pages that ask nothing of synthetic domains, and the profile that they are run with
-OF_REAL_DATA = {'478_patterns': 'icons', '373_budget': 'molecules'}
 PAGES = all_pages()
 LIBRARY = sorted({*PAGES} - {*EXPERIMENTS}, key=lambda p: p.stem)
 
@@ -112,9 +110,6 @@ FEWER = dict(train_rows='64 96 128 48', sft_epochs='1 1 1 1', pretrain_steps='24
              hppo_cases='32', valid_cases='12', direct_steps='4', direct_checkpoints='2')
 
 
-RULE = 'steps:int=150,' # of a rule; no setting says it
-
-
 def toy_repository(to):
     "A clone whose profile smoke trains for fewer steps."
     path = copy_repository(to)/'settings.ini'
@@ -122,10 +117,6 @@ def toy_repository(to):
     for name, value in FEWER.items():
         smoke = re.sub(rf'^{name} = .*$', f'{name} = {value}', smoke, count=1, flags=re.M)
     path.write_text(head + mark + smoke, 'utf-8')
-    rule = to/'modit'/'rule.py'
-    usual = rule.read_text('utf-8')
-    assert RULE in usual
-    rule.write_text(usual.replace(RULE, 'steps:int=8,'), 'utf-8')
     return to
 
 

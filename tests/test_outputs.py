@@ -24,7 +24,7 @@ from fastcore.nbio import read_nb
 from IPython.core.pylabtools import select_figure_formats
 from PIL import Image
 
-from conftest import EXPERIMENTS, OF_REAL_DATA, ROOT, tracked_files
+from conftest import EXPERIMENTS, ROOT, tracked_files
 from modit.repro.pages import page
 from modit.stages import pipeline
 from modit.repro.report import ledger, looks, report
@@ -160,7 +160,7 @@ def test_a_page_follows_from_the_committed_scores(outputs_of, path):
     assert isinstance(found, tuple), f'{path.name} failed:\n{found[-3000:]}'
     shown, written, faults = found
     results = [p for p in TRACKED if p.name == f'{path.stem[4:]}.md' and p.parent.name == 'mini']
-    assert {*results} <= written or path.stem in OF_REAL_DATA, 'it does not publish its results'
+    assert {*results} <= written, 'it does not publish its results'
     odd = differences(path, shown)
     where = path.relative_to(ROOT).parent
     assert not odd, '\n'.join([f'{path.name}: run it in {where} and store its outputs:', *odd])

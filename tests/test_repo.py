@@ -193,7 +193,7 @@ def test_a_stage_runs_the_code_and_reads_the_settings_of_its_key(tmp_path, monke
     s, key = load_settings('smoke', **BRIEF), stages.stage_key
     monkeypatch.setattr(stages, 'stage_key', lambda s, *stage: key(plain(s), *stage))
     recording = Recording(**{name: getattr(s, name) for name in FIELDS})
-    seen = set() # of few_2, few_8 and so on the functions are the same
+    seen = set() # of labelled_2, labelled_8 and so on the functions are the same
     for name in s.domains: pipeline.make_stage(s, 'corpus', name)
     for name, stage in stages.STAGES.items():
         domain = None if stage.shared else 'D1'
@@ -248,7 +248,7 @@ def test_a_key_sees_what_code_does_and_not_its_words(stage_keys):
     before = keys()
     for name in ('sphere', 'flow', 'training', 'rounds'): change_words(copy/f'{name}.py')
     assert 'Indeed.' in (copy/'rounds.py').read_text('utf-8')
-    for name, old, new in (('repro/ours/patterns', "'vermillion'", "'blue'"),
+    for name, old, new in (('repro/ours/labelled', "'2% of the pool'", "'a part'"),
                            ('variants', "'Pareto'", "'Filter'"),
                            ('metrics', 'def direction_auc(', 'ANOTHER = 1\ndef direction_auc(')):
         edit(copy/f'{name}.py', old, new)
@@ -265,21 +265,19 @@ def edit(path, old, new):
     path.write_text(text.replace(old, new), 'utf-8')
 
 
-FEW, LABELLED = ({x for x in stages.STAGES if x.startswith(name)} for name in ('few_', 'labelled_'))
+LABELLED = {x for x in stages.STAGES if x.startswith('labelled_')}
 PREFERRED = {*stages.VARIANTS}
 EDITS = { # of one constant: the stages that run it; those that are made from them follow
     ('data/synth', "c['gap']*world", "2*c['gap']*world"): {'domain', 'pretrained'},
     ('density', 'return (x @ ', 'return 2*(x @ '): {'corpus', 'proxy'},
-    ('sft', "'sft', ", "'sft', 1, "): {'sft', 'sft_single', *FEW},
-    ('candidates', "other, name)], 1)", "other, name)], 2)"): {'pool', *PREFERRED, *FEW, *LABELLED},
-    ('pairs', 'margin - 1e-9', 'margin - 1e-8'): {*PREFERRED, *FEW, *LABELLED, 'bank'},
-    ('preference', 'return losers.sum()', 'return 2*losers.sum()'): {*PREFERRED, *FEW, *LABELLED},
-    ('rounds', 'PATIENCE = 2', 'PATIENCE = 3'): {*PREFERRED, *FEW, *LABELLED},
-    ('direct', 'warmup_ratio=.05', 'warmup_ratio=.06'): {'direct', 'alone'},
-    ('rule', 'warmup_ratio=.05', 'warmup_ratio=.06'): {'rule'},
+    ('sft', "'sft', ", "'sft', 1, "): {'sft', 'sft_single'},
+    ('candidates', "other, name)], 1)", "other, name)], 2)"): {'pool', *PREFERRED, *LABELLED},
+    ('pairs', 'margin - 1e-9', 'margin - 1e-8'): {*PREFERRED, *LABELLED, 'bank'},
+    ('preference', 'return losers.sum()', 'return 2*losers.sum()'): {*PREFERRED, *LABELLED},
+    ('rounds', 'PATIENCE = 2', 'PATIENCE = 3'): {*PREFERRED, *LABELLED},
+    ('direct', 'warmup_ratio=.05', 'warmup_ratio=.06'): {'direct'},
     ('baselines', 'PROBE_ETAS = (', 'PROBE_ETAS = (0, '): {'hybrid_probe'},
-    ('repro/paper/negative', 'BANK = 20', 'BANK = 21'): {'local'},
-    ('anchored', 'LEAST_LEFT = .1', 'LEAST_LEFT = .2'): set()} # of another backbone
+    ('repro/paper/negative', 'BANK = 20', 'BANK = 21'): {'local'}}
 
 
 def test_a_changed_constant_moves_the_stages_that_run_it(stage_keys):

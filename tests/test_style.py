@@ -10,7 +10,7 @@ import style
 from papermill import inspect_notebook
 from style import code_lines, exported
 
-from conftest import EXPERIMENTS, OF_REAL_DATA, LIBRARY, ROOT
+from conftest import EXPERIMENTS, LIBRARY, ROOT
 from modit.repro.report.looks import METHODS, add_looks
 from modit.repro.pages.notebooks import notebook_parameters, page_constant
 from modit.repro.pages.page import LEDGER
@@ -82,7 +82,7 @@ def test_experiment_keeps_its_parameters(page):
     kinds = {name: kind.removesuffix(' | None') for name, (kind, _) in found.items()}
     assert list(kinds.items())[:len(PARAMETERS)] == list(PARAMETERS.items())
     assert found.keys() == inspect_notebook(str(page)).keys(), 'papermill calls the others unknown'
-    assert found['profile'][1] == OF_REAL_DATA.get(page.stem, 'mini') and found['fresh'][1] is False
+    assert found['profile'][1] == 'mini' and found['fresh'][1] is False
 
 
 def test_every_score_file_has_one_page():

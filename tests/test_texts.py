@@ -119,7 +119,7 @@ def test_no_number_is_typed():
 
 @pytest.mark.parametrize('words, method, file', [
     ('average', 'average', 'main'), ('steered average', 'average_own', 'own_direction'),
-    ('direct rewards', 'places_alone', 'both'), ('filter', 'filtered', 'baselines')])
+    ('direct rewards', 'direct', 'direct'), ('filter', 'filtered', 'baselines')])
 def test_a_row_of_the_table_is_that_of_the_scores(words, method, file):
     line, = [x for x in README.splitlines() if x.startswith(f'| {words} |')]
     rows = pd.concat(pd.read_csv(path) for profile in ('public', 'icons', 'tree')

@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from ..candidates import Pool, label_in_blocks, label_pool, labelled_pool, rewarded_items
@@ -30,12 +29,11 @@ from ..ordering import Corpus, prepare_corpus
 from ..preference import is_guided
 from ..pretrain import pretrain
 from ..rounds import Run, hppo
-from ..rule import compass, learn_rule, lesson
 from .reach import refuse_changed
 from .stages import STAGES, check_stage, functions_of, stage_path, stages_of
 from ..settings import Settings
 from ..sft import finetune
-from ..store import atomic_write, load_arrays, lock_file, named, save_arrays
+from ..store import atomic_write, load_arrays, lock_file, named
 from ..training import load_checkpoint, on_main, processes, products_in, save_checkpoint
 from ..variants import VARIANTS
 
@@ -184,22 +182,10 @@ def _make_preference(s, stage, domain, path):
 
 # %% ../../nbs/stages/220_pipeline.ipynb #567a88f3
 def _make_direct(s, stage, domain, path):
-    "Train by the labels of what is retrieved: from SFT, or alone."
+    "Train by the labels of what is retrieved, from SFT."
+    # a stage of another name begins at an untrained model
     start = get_model(s, 'sft', domain) if stage == 'direct' else get_model(s, 'base')
     save_run(path, direct_rewards(start, get_corpus(s, domain), preference_settings(s)))
-
-# %% ../../nbs/stages/220_pipeline.ipynb #d980f26b
-def _make_rule(s, stage, domain, path):
-    "Learn a rule from the labels of training items."
-    here = compass(get_corpus(s, domain), s)
-    mine = lesson(here, s)
-    enough = mine.looks.allowed.sum() >= s.direct_look*s.k + s.seq_len # a look without the case's own items
-    rule = learn_rule([mine], min(150, s.direct_steps) if enough else 0)
-    arrays = {name: x.cpu().numpy() for name, x in rule.state_dict().items()}
-    # -1: not known, so that serving uses no other label
-    labels = np.where(here.known, here.corpus.attribute, -1).astype(np.int8)
-    arrays |= dict(classifier=here.classifier, labels=labels)
-    on_main(partial(save_arrays, path, arrays, kind='rule'))
 
 # %% ../../nbs/stages/220_pipeline.ipynb #c853cbe3
 def maker_of(

@@ -4,7 +4,7 @@ r"""The file of a stored result is named after a key: the settings that its stag
 
 # %% auto #0
 __all__ = ['WORLD', 'MODEL', 'FIT', 'SEQUENCES', 'SAMPLER', 'FAN', 'POOL', 'ROUND', 'VALIDATE', 'CORPUS', 'PRETRAIN', 'CPT',
-           'SFT', 'DIRECT', 'RULE', 'PREFERRED', 'MAKE', 'STAGES', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED', 'DISPLAYED',
+           'SFT', 'DIRECT', 'PREFERRED', 'MAKE', 'STAGES', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED', 'DISPLAYED',
            'Stage', 'preference_reads', 'preference_stage', 'stages_of', 'check_stage', 'functions_of', 'stage_key',
            'stage_path']
 
@@ -53,8 +53,6 @@ SFT = (*MODEL, *FIT, *SEQUENCES, 'batch', 'condition_dropout', 'guidance_branch'
 DIRECT = (*FIT, 'reward_items', 'direct_steps', 'direct_checkpoints', 'direct_lr', 'direct_temperature',
           'direct_look', 'direct_tail', 'direct_items', 'hppo_cases', 'hppo_batch', 'hppo_draws', 'jacobi',
           'anchor_scale', 'preference_run', *SEQUENCES, *VALIDATE)
-RULE = ('seed', 'clusters', *FIT, *SEQUENCES, 'reward_items', 'hppo_cases', 'hppo_batch', 'k', 'direct_steps',
-        'direct_look', 'direct_temperature')
 
 # %% ../../nbs/stages/217_stages.ipynb #c033
 def preference_reads(
@@ -87,9 +85,7 @@ STAGES = dict(
     cpt_single=Stage(('pretrained', 'corpus'), CPT, MAKE + 'cpt'),
     sft_single=Stage(('cpt_single', 'corpus'), SFT, MAKE + 'sft'),
     pool=Stage(('sft', 'corpus'), (*MODEL, 'preference_run', 'guidance_branch', *POOL), MAKE + 'pool'),
-    direct=Stage(('sft', 'corpus'), (*MODEL, *DIRECT, 'guidance_branch'), MAKE + 'direct'),
-    alone=Stage(('corpus',), (*MODEL, *DIRECT), MAKE + 'direct'),
-    rule=Stage(('corpus',), RULE, MAKE + 'rule'))
+    direct=Stage(('sft', 'corpus'), (*MODEL, *DIRECT, 'guidance_branch'), MAKE + 'direct'))
 STAGES |= {name: preference_stage(v) for name, v in VARIANTS.items()}
 GENERATED = ('super_patterns',) # settings that only the synthetic world has
 FOLDER_STAGES = {name: stage for name, stage in STAGES.items() if name != 'domain'} | dict(

@@ -22,7 +22,7 @@ from ...settings import load_settings, repo_root, require
 from ...store import atomic_write, named, runs_dir
 
 # %% ../../../nbs/repro/datasets/031_datasets.ipynb #c08538f4
-ASKED = ('order', 'candidate_pool', 'pareto', 'baselines', 'own_direction', 'lists', 'direct', 'rule', 'both')
+ASKED = ('order', 'candidate_pool', 'pareto', 'baselines', 'own_direction', 'lists', 'direct')
 
 @dataclass(frozen=True)
 class Dataset:
@@ -32,14 +32,12 @@ class Dataset:
     pages: tuple = ASKED # experiments that `modit main public` runs beside those of the main table
 
 # %% ../../../nbs/repro/datasets/031_datasets.ipynb #3065099c
-LATER = ('budget', 'own_direction', 'rule', 'both') # asked of what came after all constants
+LATER = ('own_direction',) # asked of what came after all constants
 
 DATASETS = { # profile -> its row
-    'public': Dataset('datasets.public:make_public', 'tweets, common words, verbs', ASKED),
-    'icons': Dataset('datasets.icons:make_icons', 'icons twice (a picture encoder, plain pixels)',
-                     (*ASKED, 'patterns')),
-    'tree': Dataset('datasets.public:make_tree', 'branches of WordNet',
-                    (*ASKED, 'patterns')),
+    'public': Dataset('datasets.public:make_public', 'tweets, common words, verbs'),
+    'icons': Dataset('datasets.icons:make_icons', 'icons twice (a picture encoder, plain pixels)'),
+    'tree': Dataset('datasets.public:make_tree', 'branches of WordNet'),
     'molecules': Dataset('datasets.costly:make_molecules', 'molecules twice (scaffolds, clusters)', LATER),
     'licences': Dataset('datasets.costly:make_licences', 'licence texts twice (licences, clusters)', LATER)}
 

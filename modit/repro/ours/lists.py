@@ -15,7 +15,7 @@ from ...data.folder import find_folder
 from ...stages.pipeline import get_corpus, get_domain, get_model
 from ..lib.evidence import beside_rivals
 from ..report.looks import BLACK, DARK, GREEN, GREY, look, whisker
-from ..report.report import Table, best_variants, of_kind
+from ..report.report import Table, best_variants
 from ...retrieval import search
 from ...settings import Settings, require
 from ..report.verdicts import contrasts
@@ -36,7 +36,7 @@ def item_names(
     return pd.DataFrame(dict(id=domain.ids, text=texts))
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #c009
-READS = ('validation', 'baselines', 'own_direction', 'main', 'both')
+READS = ('validation', 'baselines', 'own_direction', 'main')
 CHOSEN = ('validation', 'baselines', 'own_direction') # of READS, those that hold what validation has chosen
 SCORES = ('lists',)
 SHOWN = ('average', 'probe', 'hppo', 'average_own')
@@ -135,7 +135,7 @@ PICTURED = 'wordnet-verb' # its attribute can be seen from the words, and its te
 LACKS = {(0, 1): 'no verb', (1, 0): 'other kind', (0, 0): 'neither'} # (attr, same) of a wrong item
 FINDERS = dict(average='average', average_own='steered average', hppo='HPPO')
 ROWS = {PICTURED: 'verbs', 'wordnet-freq': 'words', 'tweets-positive': 'tweets'}
-MARKED = dict(average='average', average_own='steered', hppo='HPPO', both_share='both')
+MARKED = dict(average='average', average_own='steered', hppo='HPPO')
 SEEN = dict(item='known', pattern='new') # split -> what its kinds are to the models
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #f002
@@ -187,12 +187,10 @@ def _heading(method, items): # of a list
 def _title(rows): # of `contrasts` of each method with averaging
     above = (rows.verdict == 'for').groupby(rows.a).agg(['sum', 'size'])
     title = 'Above the average: steered average in {} of {} tests, '.format(*above.loc['average_own'])
-    return title + 'HPPO in {hppo}, direct rewards + rule in {both_share}'.format(**above['sum'])
+    return title + 'HPPO in {hppo}'.format(**above['sum'])
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #f005
-def _all_cases(scores):
-    both = of_kind(scores['both'], 'all')
-    return pd.concat([beside_rivals(scores, 'own_direction', rivals=('probe',)), both])
+def _all_cases(scores): return beside_rivals(scores, 'own_direction', rivals=('probe',))
 
 def _plot_found(lists, cases, p): # of `run`, of `_all_cases`
     "Seeds, what three methods find, and their Joint over all cases (fig:found, ours)."

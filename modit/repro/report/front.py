@@ -26,7 +26,7 @@ from ...store import atomic_write
 def scores(name, profile='mini'): return read_cases(repo_root()/'figures'/profile, name) # of one page
 
 # %% ../../../nbs/repro/report/222_front.ipynb #ca99c95c
-OTHERS = ('baselines', 'own_direction', 'rule', 'direct', 'both', 'elsewhere') # answer the main page's cases
+OTHERS = ('baselines', 'own_direction', 'direct') # answer the main page's cases
 
 @cache
 def joined(

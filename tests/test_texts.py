@@ -93,7 +93,7 @@ def test_the_tables_that_are_read_are_committed(fresh):
     committed = {p for p in tracked_files() if p.match('figures/*/tab-*.csv')}
     pages = '\n'.join(x for p in (*LIBRARY, *EXPERIMENTS) for x in cells_of(p, 'code'))
     named = {*re.findall(r"/'(tab-[\w-]+\.csv)'", pages)}
-    assert len(fresh[1]) > 20 and fresh[1] <= committed, 'name them in .gitignore'
+    assert len(fresh[1]) > 15 and fresh[1] <= committed, 'name them in .gitignore'
     assert named and named <= {p.name for p in committed}, 'name them in .gitignore'
 
 

@@ -25,9 +25,8 @@ from ..pages.redraw import SECOND
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #c007
 READS = ('claims', 'claim-cells')
-FILES = ('tab-labelled-gain.csv', '../public/claims.csv', '../icons/claims.csv', '../tree/claims.csv') # read, too
+FILES = ('tab-labelled-gain.csv', '../public/claims.csv', '../icons/claims.csv', '../tree/claims.csv')
 SCORES = ()
-
 def columns_of(p): return [f'{d} {split}' for d in p.domains for split in p.splits] # every cell, in order
 
 # The folder of the same run in the second world.
@@ -140,8 +139,7 @@ HEADLINES = {
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #h007
 def real_ledger() -> dict: # claims, one row for each claim and profile; claim-cells; or nothing
     "The ledgers of real data."
-    folders = [figures_dir(load_settings(profile)) for profile in CLAIMED]
-    folders = [x for x in folders if (x/'claims.csv').exists()]
+    folders = [x for x in map(figures_dir, map(load_settings, CLAIMED)) if (x/'claims.csv').exists()]
     if not folders: return {}
     def read(name): return pd.concat([read_rows(x/f'{name}.csv') for x in folders], ignore_index=True)
     return {name: read(name) for name in READS}

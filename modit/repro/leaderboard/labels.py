@@ -142,13 +142,13 @@ def _nearest(close, many, scores): # the scores of the nearest items, all others
 WINDOWS = (2, 4, 8, 16) # times k
 BETAS = (0., 10., 30., 100., 1000.)
 
-@row('average, then property', how=('logistic', 'trees', 'network'), window=WINDOWS, beta=BETAS)
-def _then_property(items, seeds, labels, patterns, k, how, window, beta):
+@row('average, then attribute', how=('logistic', 'trees', 'network'), window=WINDOWS, beta=BETAS)
+def _then_attribute(items, seeds, labels, patterns, k, how, window, beta):
     close = near(items, seeds, labels)
     return _nearest(close, window*k + seeds.shape[1], beta*close + odds(items, labels, how))
 
 # %% ../../../nbs/repro/leaderboard/286_labels.ipynb #28145b91
-@row('steered average, then property', step=(0., .3, .6), length=(0., .4), window=WINDOWS, beta=BETAS)
+@row('steered average, then attribute', step=(0., .3, .6), length=(0., .4), window=WINDOWS, beta=BETAS)
 def _steered_then(items, seeds, labels, patterns, k, step, length, window, beta):
     close = near(items, seeds, labels) + step*_along_density(items, labels)
     close = close + length*own(items, seeds, labels, 500)
@@ -272,7 +272,7 @@ CEILINGS = ('true_filter', 'true_pattern')
 def _true_filter(items, seeds, labels, patterns, truth): # of truth: attribute, pattern
     return near(items, seeds, labels) + 3*truth[0][open_items(items, labels)[0]]
 
-@row('true pattern, then property', beta=BETAS)
+@row('true pattern, then attribute', beta=BETAS)
 def _true_pattern(items, seeds, labels, patterns, truth, beta):
     mine = truth[1][open_items(items, labels)[0]] == truth[1][seeds[:, :1]]
     return 1e4*mine + beta*near(items, seeds, labels) + odds(items, labels, 'logistic')

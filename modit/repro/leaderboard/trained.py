@@ -38,7 +38,7 @@ def settings_for(
     if name in MADE: s, at = load_settings('mini', **_SHORT), name
     else: s, at = load_settings(PUBLIC.get(name, 'molecules')), name if name in PUBLIC else 'molecules'
     alone = {key: (s.of(key, at),) for key in PER_DOMAIN}
-    return replace(s, domains=(name,), folders=(), dim=items.shape[1], **alone)
+    return replace(s, domains=(name,), folders=(), dim=items.shape[1], hppo_rounds=2, **alone)
 
 # %% ../../../nbs/repro/leaderboard/292_trained.ipynb #9d6d3370
 def corpus_of(

@@ -88,6 +88,7 @@ def facts_of(
     "What a run's mark says: hashes of scores that it wrote and read, keys of its corpora, what it shows."
     shown = {x: _shown(p.folder/x) for x in (_files_of(p) if files is None else files)}
     wrote, read = (_hashes(p, x) for x in (page_constant(p.name, 'SCORES'), reads_of(p.name, p.s.profile)))
+    read |= {x: _digest(p.folder/x) for x in page_constant(p.name, 'FILES', ())} # beside score files
     corpora = {d: stage_key(p.s, 'corpus', d) for d in p.domains}
     return dict(wrote=wrote, read=read, shown=shown, claims=dict(claims=_claims_of(p)), corpora=corpora)
 

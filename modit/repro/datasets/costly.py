@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['POTENT', 'DIM', 'MOLECULES', 'CLUSTERS', 'MOST', 'LICENCES', 'read_measurements', 'read_molecules', 'embedded',
-           'similarity', 'clustered', 'why_no_molecules', 'make_molecules', 'read_bits', 'words_of', 'read_wordings',
+           'similarity', 'clustered', 'why_no_molecules', 'make_molecules', 'words_of', 'read_wordings',
            'why_no_licences', 'make_licences']
 
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #f7db856f
@@ -24,7 +24,7 @@ from .datasets import _fetch, package_file, why_absent
 from .encoders import embed
 from ...settings import require
 from ...sphere import normalize
-from ...store import load_arrays, runs_dir, save_arrays, stream
+from ...store import runs_dir, stream
 
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #883957db
 _ACE = 'MoleculeACE'
@@ -115,17 +115,8 @@ def make_molecules(
     items, counts = items.loc[rows].reset_index(drop=True), counts[rows]
     vectors = embedded(counts)
     pattern = _patterns(MOLECULES[name], items, vectors)
-    save_arrays(folder/'fingerprints.safetensors', dict(bits=np.packbits(counts > 0, axis=1)))
     write_folder(folder, vectors, items.id, items.attribute, text=items.text, pattern=pattern)
     return folder
-
-# %% ../../../nbs/repro/datasets/049_costly.ipynb #7d892fa3
-def read_bits(
-    folder, # of `make_molecules`
-):          # (n, 2048) float32; None where the folder has no fingerprints
-    "The fingerprints beside a folder of molecules."
-    path = Path(folder)/'fingerprints.safetensors'
-    return np.unpackbits(load_arrays(path)[0]['bits'], axis=1).astype(np.float32) if path.exists() else None
 
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #5d1c0a06
 _CODES = 'licensedcode-data'

@@ -190,7 +190,8 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
         for split, found in stages.items(): _draw_start(ax, found, split == 'item')
         starts = [f'{"◇◆"[x == "item"]} Same {y[0, 0]:.0f}, Joint {y[0, 1]:.1f}' for x, y in stages.items()]
         ax.set(xlabel='\n'.join(['Same (%)', '', 'Pretrained:', *starts]))
-    for ax, domain in zip(axes[1] if both == 2 else (), p.domains):
+    for ax, domain in zip(axes[-1], p.domains, strict=True):
+        if both == 1: continue
         _draw_panel(ax, paper_rows(domain), p, THEIRS.get(domain, 'pareto'), True)
         ax.set(xlabel='Same (%)')
     axes[0, 0].set_ylabel('Joint (%)' if both == 1 else 'Here: Joint (%)')

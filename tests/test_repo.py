@@ -270,7 +270,7 @@ PREFERRED = {*stages.VARIANTS}
 EDITS = { # of one constant: the stages that run it; those that are made from them follow
     ('data/synth', "c['gap']*world", "2*c['gap']*world"): {'domain', 'pretrained'},
     ('density', 'return (x @ ', 'return 2*(x @ '): {'corpus', 'proxy'},
-    ('sft', "'sft', ", "'sft', 1, "): {'sft', 'sft_single'},
+    ('sft', "'sft', ", "'sft', 1, "): {'sft', 'sft_single', 'apart'},
     ('candidates', "other, name)], 1)", "other, name)], 2)"): {'pool', *PREFERRED, *LABELLED},
     ('pairs', 'margin - 1e-9', 'margin - 1e-8'): {*PREFERRED, *LABELLED, 'bank'},
     ('preference', 'return losers.sum()', 'return 2*losers.sum()'): {*PREFERRED, *LABELLED},

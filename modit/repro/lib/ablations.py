@@ -6,7 +6,7 @@
 __all__ = ['ABLATIONS', 'PARTS', 'AGAIN', 'OWN_STAGES']
 
 # %% ../../../nbs/repro/lib/168_ablations.ipynb #r168002
-from ...stages.stages import FOLDER_STAGES, PREFERRED, STAGES, Stage
+from ...stages.stages import CORPUS, CPT, FOLDER_STAGES, PREFERRED, SFT, STAGES, Stage
 from ...stages.stages import preference_reads, preference_stage
 from ...variants import SINGLE, VARIANTS, Variant
 
@@ -36,8 +36,11 @@ _ROUND = preference_reads(VARIANTS['off_policy'])
 OWN_STAGES = {f'labelled_{n}': Stage(PREFERRED, _ROUND, 'modit.repro.ours.labelled:make_labelled',
                                      variant='off_policy')
               for n in (*PARTS, *AGAIN)}
+OWN_STAGES['apart'] = Stage(('pretrained', 'corpora'), (*CORPUS, *CPT, *SFT),
+                            'modit.repro.ours.lead:make_apart', shared=True)
 
 # %% ../../../nbs/repro/lib/168_ablations.ipynb #r168010
 VARIANTS.update(ABLATIONS)
 OWN_STAGES |= {name: preference_stage(v) for name, v in ABLATIONS.items()}
-for table in (STAGES, FOLDER_STAGES): table.update(OWN_STAGES)
+STAGES.update(OWN_STAGES)
+FOLDER_STAGES.update({name: x for name, x in OWN_STAGES.items() if name != 'apart'})

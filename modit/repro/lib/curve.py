@@ -110,7 +110,7 @@ def gains_picture(
             gain = theirs.get((split, name), np.nan)
             ax.plot(1.3*1.04**i*rows.cases.max(), gain, **marks[name]._replace(filled=False).style)
         places = sorted(rows.cases.unique())
-        ax.set(xscale='log', xlabel='labelled cases', title=f'{split} split')
+        ax.set(xscale='log', xlabel='labelled cases (steps grow with them)', title=f'{split} split')
         ax.set_xticks(places, [f'{x:,}' for x in places])
         ax.minorticks_off()
     axes[0].set_ylabel('Joint minus SFT (points)')

@@ -14,7 +14,7 @@ from ...evaluation import average_pool, sample_cases, serve
 from ...data.folder import find_folder
 from ...stages.pipeline import get_corpus, get_domain, get_model
 from ..lib.evidence import beside_rivals
-from ..report.looks import BLACK, DARK, GREEN, GREY, look, whisker
+from ..report.looks import BLACK, DARK, GREEN, GREY, legend_of, look, whisker
 from ..report.report import Table, best_variants
 from ...retrieval import search
 from ...settings import Settings, require
@@ -132,11 +132,11 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #f002a
 PICTURED = 'wordnet-verb' # its attribute can be seen from the words, and its texts may be shown
-LACKS = {(0, 1): 'no verb', (1, 0): 'other kind', (0, 0): 'neither'} # (attr, same) of a wrong item
+LACKS = {(0, 1): 'no verb', (1, 0): 'other pattern', (0, 0): 'neither'} # (attr, same) of a wrong item
 FINDERS = dict(average='average', average_own='steered average', hppo='HPPO')
 ROWS = {PICTURED: 'verbs', 'wordnet-freq': 'words', 'tweets-positive': 'tweets'}
 MARKED = dict(average='average', average_own='steered', hppo='HPPO')
-SEEN = dict(item='known', pattern='new') # split -> what its kinds are to the models
+SEEN = dict(item='Item split: known patterns', pattern='Pattern split: new patterns')
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #f002
 def _cut(name, most): # whole synonyms, as many as fit
@@ -154,58 +154,59 @@ def _draw_list(ax, items, heading): # of one method, or the seeds
     ax.set_title(heading, loc='left', fontsize=8.5, x=-.03)
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #f004
-def _name_marks(ax, means): # of the first row
-    "The methods' marks and names above the rows, in the order of the first."
-    x = -17 # beyond the axis, where the row is free
-    for m in means.sort_values().index:
-        ax.plot(x, -.8, ms=3.5, clip_on=False, **look(m).style)
-        ax.text(x + 2.5, -.8, MARKED[m], size=7, va='center_baseline', color=look(m).colour)
-        x += 8 + 2.45*len(MARKED[m])
+def _name_marks(fig): # at the middle of the figure
+    "The methods' marks and names, once for both panels."
+    seen = [look(m)._replace(label=label) for m, label in MARKED.items()]
+    fig.legend(handles=legend_of(*seen), loc='center', bbox_to_anchor=(.54, .385), ncols=4, fontsize=7.5)
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #f004b
-def _draw_joint(ax, cases, rows, split): # of one split; `contrasts` of each method with averaging
-    "Joint of some methods, a row a domain."
+def _draw_joint(ax, cases, rows, split, k): # of one split; `contrasts` of each method with averaging
+    "Joint of some methods in lists of k items, a row a domain."
     means = 100*cases.groupby(['domain', 'method']).joint.mean().unstack()[[*MARKED]]
     shown = [name for name in ROWS if name in means.index]
     for r in rows.itertuples():
         ends = (means.average[r.domain] + 100*x for x in (r.estimate, r.low, r.high))
         whisker(ax, shown.index(r.domain), *ends, look(r.a), along='x')
-    _name_marks(ax, means.loc[shown[0]])
-    ax.spines['left'].set_bounds(len(shown) - .6, -.5)
     searches = cases.dropna(subset='joint').case.nunique() # the others have AUC alone
-    ax.set(xlim=(0, 69), ylim=(len(shown) - .6, -1.1), xlabel=f'right, {searches} searches (%)')
+    ax.set(xlim=(0, 69), ylim=(len(shown) - .5, -.5))
+    ax.set_xlabel(f'right in lists of {k}, {searches} requests (%)')
     ax.set_yticks(range(len(shown)), [ROWS[name] for name in shown])
-    ax.set_title(f'{SEEN[split].title()} kinds', loc='left', fontsize=8.5, x=-.22)
+    ax.set_title(SEEN[split], loc='left', fontsize=8.5)
     ax.label_outer()
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #04df149b
-def _heading(method, items): # of a list
-    if method == 'seeds': return 'Examples: find\nmore such verbs'
+def _heading(method, cases, k): # of a list; per-case scores of its cell
+    if method == 'seeds': return 'Seeds: find\nmore such verbs'
     name = FINDERS[method]
-    return f'{name[0].upper()}{name[1:]} finds:\n{(items.attr*items.same).sum()} of {len(items)} right'
+    joint = cases[(cases.method == method) & (cases.case == 0)].joint.iloc[0]
+    return f'{name[0].upper()}{name[1:]}:\n{joint*k:.0f} of {k} right'
 
+# %% ../../../nbs/repro/ours/485_lists.ipynb #04df149d
 def _title(rows): # of `contrasts` of each method with averaging
-    above = (rows.verdict == 'for').groupby(rows.a).agg(['sum', 'size'])
-    title = 'Above the average: steered average in {} of {} tests, '.format(*above.loc['average_own'])
-    return title + 'HPPO in {hppo}'.format(**above['sum'])
+    counts = rows.groupby('a').verdict.value_counts().unstack(fill_value=0)
+    counts = counts.reindex(columns=['for', 'against'], fill_value=0).loc[['average_own', 'hppo']]
+    won = ['–'.join(map(str, x)) for x in counts.to_numpy()]
+    return f'Against averaging, {len(rows)//rows.a.nunique()} cells: steered {won[0]}, HPPO {won[1]}'
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #f005
 def _all_cases(scores): return beside_rivals(scores, 'own_direction', rivals=('probe',))
 
 def _plot_found(lists, cases, p): # of `run`, of `_all_cases`
     "Seeds, what three methods find, and their Joint over all cases (fig:found, ours)."
-    fig = plt.figure(figsize=(7.5, 2.8))
+    fig = plt.figure(figsize=(7.5, 4.1))
     fig.set_layout_engine('none') # the places below are shares of the figure
     rows = contrasts(cases, [(method, 'average') for method in MARKED], p.s)
     fig.suptitle(_title(rows), fontsize=10.5, fontweight='bold', ha='left', x=.004, y=.985)
     mine = lists[(lists.domain == PICTURED) & (lists.split == p.splits[0])]
-    left = dict(left=.004, right=.735, bottom=.02, top=.76, wspace=.02, width_ratios=[4, 5, 5, 5])
-    for place, method in zip(fig.add_gridspec(1, 4, **left), ('seeds', *FINDERS), strict=True):
+    told = cases[(cases.domain == PICTURED) & (cases.split == p.splits[0])]
+    top = dict(left=.004, right=.995, bottom=.42, top=.84, wspace=.02, width_ratios=[4, 5, 5, 5])
+    for place, method in zip(fig.add_gridspec(1, 4, **top), ('seeds', *FINDERS), strict=True):
         items = mine[mine.method == method].tail(p.first)
-        _draw_list(fig.add_subplot(place), items, _heading(method, items))
-    right = dict(left=.79, right=.995, bottom=.15, top=.83, hspace=.5)
-    for place, split in zip(fig.add_gridspec(len(p.splits), 1, **right), p.splits, strict=True):
-        _draw_joint(fig.add_subplot(place), *(x[x.split == split] for x in (cases, rows)), split)
+        _draw_list(fig.add_subplot(place), items, _heading(method, told, p.s.k))
+    below = fig.add_gridspec(1, len(p.splits), left=.08, right=.995, bottom=.11, top=.3, wspace=.08)
+    for place, split in zip(below, p.splits, strict=True):
+        _draw_joint(fig.add_subplot(place), *(x[x.split == split] for x in (cases, rows)), split, p.s.k)
+    _name_marks(fig)
     return fig
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #f006

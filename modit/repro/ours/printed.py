@@ -22,9 +22,7 @@ from ...stats import verdict
 # %% ../../../nbs/repro/ours/327_printed.ipynb #55865838
 READS = ('main', 'validation', 'loss_grid')
 SCORES = ('printed', 'printed_rounds')
-LOOKS = {
-    'printed': ('HPPO as printed', 'vermillion', 's'),
-    'train_rewards': ('Training rewards', 'green', 'D')}
+LOOKS = {'printed': ('HPPO as printed', 'purple', 's')}
 LOSS = ('score_scale', 'anchor_scale', 'beta', 'tail_weight', 'margin', 'hppo_lr', 'hppo_warmup')
 SCHEDULE = ('hppo_steps', 'hppo_rounds', 'hppo_checkpoints', 'off_policy_steps')
 THEIRS = dict(D4='off_policy') # the variant behind the paper's row HPPO; elsewhere Pareto
@@ -43,8 +41,7 @@ def runs_of(
     domain:str, # domain
 ) -> dict:      # method -> settings, variant
     "The preference runs of a domain."
-    known = replace(p.s, reward_items='train')
-    return dict(printed=(as_printed(p.s), THEIRS.get(domain, 'pareto')), train_rewards=(known, 'off_policy'))
+    return dict(printed=(as_printed(p.s), THEIRS.get(domain, 'pareto')))
 
 # %% ../../../nbs/repro/ours/327_printed.ipynb #c7bf28a4
 def score_domain(
@@ -60,27 +57,27 @@ def score_domain(
 
 # %% ../../../nbs/repro/ours/327_printed.ipynb #86995a18
 def run(p:Page) -> dict: # printed: per-case scores; printed_rounds: validation
-    "Score both rows on all domains."
+    "Score the printed runs of all domains."
     found = [score_domain(p, get_corpus(p.s, name)) for name in p.domains]
     cases, told = (pd.concat(x, ignore_index=True) for x in zip(*found, strict=True))
     return dict(printed=cases, printed_rounds=told)
 
 # %% ../../../nbs/repro/ours/327_printed.ipynb #1428bb9f
-COLUMNS = ('average', 'sft', 'printed', 'train_rewards', 'off_policy', 'hppo')
+COLUMNS = ('average', 'sft', 'printed', 'off_policy', 'hppo')
 
 def beside(
     scores, # of `run`, with main and validation
 ) -> pd.DataFrame: # per-case scores
-    "The rows together with those of the main table."
+    "The row together with those of the main table."
     main = with_hppo(scores['main'], scores['validation'])
     return pd.concat([main[main.method.isin(COLUMNS)], scores['printed']], ignore_index=True)
 
 # %% ../../../nbs/repro/ours/327_printed.ipynb #a1ebbdc9
 def in_paper_too() -> pd.DataFrame: # domain, split, method and metrics
-    "The paper's main table; its HPPO is also the row as printed."
-    rows = read_reported('tab-main')
-    hppo = rows[rows.method == 'hppo']
-    return pd.concat([rows, *(hppo.assign(method=x) for x in ('printed', 'train_rewards'))])
+    "The paper's main table and its off-policy rows; its HPPO is also the row as printed."
+    rows, variants = read_reported('tab-main'), read_reported('tab-hppo-abl')
+    hppo, once = rows[rows.method == 'hppo'], variants[variants.method == 'off_policy']
+    return pd.concat([rows, hppo.assign(method='printed'), once], ignore_index=True)
 
 # %% ../../../nbs/repro/ours/327_printed.ipynb #5c21f8c8
 def judged_twice(
@@ -100,7 +97,7 @@ def judged_twice(
     return pd.DataFrame(found).assign(paper=[f'{x:+.2f}' for x in theirs])
 
 # %% ../../../nbs/repro/ours/327_printed.ipynb #07bf2a3a
-PAIRS = (('sft', 'average'), *((x, 'sft') for x in ('printed', 'train_rewards', 'off_policy', 'hppo')))
+PAIRS = (('sft', 'average'), *((x, 'sft') for x in ('printed', 'off_policy', 'hppo')))
 
 def counted(
     twice, # of `judged_twice`
@@ -128,12 +125,14 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
         'tab-printed-gain': Table(shown, f'Joint, first minus second method, in points; {words}.')}
 
 # %% ../../../nbs/repro/ours/327_printed.ipynb #3c625a09
-SHOWN = ('printed', 'train_rewards', 'off_policy', 'hppo')
+SHOWN = ('printed', 'off_policy', 'hppo')
 
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint minus MO-DiT's, with intervals (ours)."
-    rows = contrasts(beside(scores), [(method, 'sft') for method in SHOWN], p.s)
-    fig = split_panels(rows, p.domains, p.splits, 'Joint minus MO-DiT\n(points)', {m: look(m) for m in SHOWN})
+    cases = beside(scores)
+    marks = {method: look(method) for method in scored(SHOWN, cases)}
+    rows = contrasts(cases, [(method, 'sft') for method in marks], p.s)
+    fig = split_panels(rows, p.domains, p.splits, 'Joint minus MO-DiT\n(points)', marks)
     for row in paper_gain(p).itertuples():
         at = list(p.domains).index(row.domain)
         fig.axes[p.splits.index(row.split)].plot([at - .45, at + .45], [row.gain]*2, c='0.5', lw=1, zorder=0)

@@ -5,14 +5,13 @@
 # %% auto #0
 __all__ = ['picture', 'card', 'Look', 'look', 'look_command']
 
-# %% ../../nbs/serving/258_look.ipynb #e83b2a17
+# %% ../../nbs/serving/258_look.ipynb #dc188db0
 import json, os, tempfile, webbrowser
 from base64 import b64encode
 from functools import partial
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -196,12 +195,12 @@ def _serve(page, port, opened): # until it is stopped
     app.initialize([str(page)])
     app.start()
 
-# %% ../../nbs/serving/258_look.ipynb #053a77c0
+# %% ../../nbs/serving/258_look.ipynb #cfdb34a7
 def look_command(
-    folder:Annotated[str, 'a folder with embeddings.npy and items.csv'], # as of the others
-    items:Annotated[str, 'a folder of items to search; by default the first one']=None, # of NEW items
-    port:int=8866,         # of this machine
-    no_browser:bool=False, # only print the address
+    folder:str,     # a folder with embeddings.npy and items.csv
+    items:str=None, # another folder, to search; by default the unlabelled items of the first
+    port:int=8866,  # of this machine; another one if it is taken
+    no_browser:bool=False, # only print the address of the page
 ):
     "show lists on a web page of this machine, with seeds and marks by a click"
     require(0 < port < 65536, f'--port {port}: give a number from 1 to 65535')

@@ -290,7 +290,7 @@ def test_a_person_finds_items_in_a_browser(served, browser):
     browser.click('.more')
     browser.until("!document.querySelector('.modit-look .is-wrong')")
     assert [x for x in browser.all('.tile small span') if x in first] == [*first[:1], *first[2:]]
-    assert 'save 1 marks' in browser.all('.told')[0]
+    assert 'save marks (1)' in browser.all('.told')[0]
     browser.click('.back')
     browser.until("document.querySelector('.modit-look.choosing')")
     browser.click('.bar input')

@@ -100,7 +100,7 @@ def _widgets(self:Look): # all of them but the seeds, which come and go
 _TEXTS = dict(other='other items', more='find more', back='choose seeds')
 _CLICKS = 'seed', 'right', 'wrong'
 
-# %% ../../nbs/serving/258_look.ipynb #3abc7e5d
+# %% ../../nbs/serving/258_look.ipynb #58bf8963
 @patch
 def _paint(self:Look, message=None): # None: the last sentence stays
     self.message = self.message if message is None else message
@@ -109,7 +109,7 @@ def _paint(self:Look, message=None): # None: the last sentence stays
         tile._dom_classes = ('tile', *kinds) if name is not None else ('empty',)
     table = pd.DataFrame(dict(id=[*self.marks], judged=[int(x == 'right') for x in self.marks.values()]))
     file = b64encode(table.to_csv(index=False).encode()).decode()
-    save = f'<a download="marks.csv" href="data:text/csv;base64,{file}">save {len(table)} marks</a>'
+    save = f'<a download="marks.csv" href="data:text/csv;base64,{file}">save marks ({len(table)})</a>'
     self.told.value = f'<span>{escape(self.message)}</span>{save if len(table) else ""}'
 
 # %% ../../nbs/serving/258_look.ipynb #9cce5d67

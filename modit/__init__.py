@@ -50,9 +50,7 @@ _HOME = dict( # name: the module that defines it
     sample_cases='evaluation', average_pool='evaluation', serve='evaluation',
     score_cases='evaluation', evaluate='evaluation',
     compass='rule', lesson='rule', learn_rule='rule', follow='rule',
-    write_folder='data.folder', write_table='data.folder', own_domain='data.folder',
-    check_folder='serving.check', settings_of='serving.proposal', fit='serving.fit',
-    Retriever='serving.retriever')
+    write_folder='data.folder', write_table='data.folder', Retriever='serving.retriever')
 __all__ = [*_HOME]
 
 

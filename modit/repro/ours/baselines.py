@@ -13,14 +13,13 @@ import torch.nn.functional as F
 from scipy.special import softmax
 
 from ...baselines import BASELINES, Baseline, along_own, attribute_only, filtered_neighbours
-from ...baselines import own_directions
+from ...baselines import classifier_scores, own_directions, reranked
 from ...evaluation import average_pool, sample_cases
 from ...metrics import score_queries
 from ...ordering import centroid
 from ...patterns import ROLES
 from ...retrieval import search
 from ...stages.pipeline import get_corpus
-from ...serving.rivals import classifier_scores, reranked
 from ...sphere import normalize
 from ..lib.evidence import beside_rivals
 from ..report.looks import METHODS, add_looks, look

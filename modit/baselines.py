@@ -6,18 +6,16 @@
 __all__ = ['PROBE_ETAS', 'BASELINES', 'GRIDS', 'step_along', 'steer', 'probe_candidates', 'attribute_only', 'rocchio',
            'fit_ridge_map', 'ridge_map', 'pattern_direction', 'filtered_neighbours', 'Baseline', 'choose',
            'interpolated', 'steered_policy', 'check_shares', 'neighbourhood_mean', 'own_direction', 'own_directions',
-           'along_own', 'classifier_scores', 'reranked']
+           'along_own']
 
 # %% ../nbs/150_baselines.ipynb #c002
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import Ridge
 
-from .candidates import rewarded_items
 from .evaluation import average_pool, sample_cases, score_cases, serve
 from .metrics import score_queries
 from .ordering import centroid, training_cases
@@ -25,7 +23,6 @@ from .patterns import ROLES
 from .retrieval import VectorIndex, search
 from .settings import require, Settings
 from .sphere import normalize
-from .store import stream
 
 # %% ../nbs/150_baselines.ipynb #c007
 # unit queries (n, d), unit directions (n, d) or (d,) -> unit (n, d) float32
@@ -244,27 +241,3 @@ def along_own(
     def answer(cases, own, **how): # own is gamma, as score files call it
         return step_along(served(cases, **how), directions(cases), own)
     return answer
-
-# %% ../nbs/150_baselines.ipynb #r019
-def classifier_scores(
-    corpus, # Corpus
-    s:Settings, # seed
-    most=20_000, # items to train on
-) -> np.ndarray: # (N,) log-odds, but for a constant
-    "How probable the attribute is for every item, by a logistic regression on labelled training items."
-    rows = np.flatnonzero(rewarded_items(corpus, replace(s, reward_items='train')))
-    rows = np.sort(stream(s.seed, 'classifier', corpus.drawn_by).permutation(rows)[:most])
-    model = LogisticRegression(max_iter=1000).fit(corpus.items[rows], corpus.attribute[rows])
-    return corpus.items @ model.coef_[0].astype(np.float32)
-
-# %% ../nbs/150_baselines.ipynb #r019b
-def reranked(
-    corpus, # Corpus
-    cases,  # Cases
-    scores, # (N,) of `classifier_scores`
-    depth:int, # neighbours of the average to sort
-) -> np.ndarray: # (n, depth), best first
-    "The average's neighbours by falling score."
-    depth = min(depth, len(corpus.items) - cases.sequence.shape[1])
-    ids = search(corpus.index, average_pool(corpus, cases), depth, exclude=cases.sequence)
-    return np.take_along_axis(ids, np.argsort(-scores[ids], axis=1, kind='stable'), 1)

@@ -19,7 +19,8 @@ import pandas as pd
 
 from ..data.columns import file_digest, held, one_form, steady, table_file, to_text
 from ..data.folder import find_folder, items_table, open_embeddings, read_facts
-from ..data.trouble import _class_names, _id_problems, _wrong_rows, embedding_problems, is_positive, to_numbers
+from ..data.trouble import _class_names, _id_problems, _wrong_rows, embedding_problems
+from ..data.trouble import is_positive, to_numbers
 from ..rows import row_lengths
 from ..settings import require
 from ..store import fingerprint
@@ -58,18 +59,20 @@ def _lengths(x): # (N,) of the rows; those beyond single precision as doubles
     if len(odd): found[odd] = row_lengths(np.asarray(x[odd]))
     return found
 
+# %% ../../nbs/serving/253_goods.ipynb #bd2f8993
 def _labels(table, facts): # (N,) 0, 1 or NaN, and lines about what is wrong
     if 'attribute' not in table: return np.full(len(table), np.nan), []
     values, wrong = to_numbers(table.attribute)
     where, known = 'items: attribute,', values[np.isfinite(values)]
     if 2*wrong.sum() > len(wrong): return values, [f'{where} {_class_names(table.attribute[wrong])}']
-    lines = _wrong_rows(where, wrong, 'neither 0 or 1 nor a score; write a number, or nothing for no label')
+    lines = _wrong_rows(where, wrong, 'neither 0 or 1 nor a score; write a number, or nothing')
     threshold = facts.get('threshold')
     if threshold is None and not np.isin(known, (0, 1)).all():
         spread = f'scores from {known.min():.3g} to {known.max():.3g} without a threshold'
         lines.append(f'{where} {spread}; give modit check --threshold')
     return np.where(np.isfinite(values), is_positive(values, threshold), np.nan), lines
 
+# %% ../../nbs/serving/253_goods.ipynb #c85b91e8
 def _patterns(table, label): # (N,) numbers of names in the order of the alphabet, -1 for unlabelled items
     if 'pattern' not in table: return np.full(len(table), -1)
     named = ~np.isnan(label) & (table.pattern.str.strip() != '').to_numpy(bool)
@@ -89,6 +92,7 @@ def _read(folder): # embeddings, table, facts; None where one cannot be read; li
             except (ValueError, OSError) as e: lines.append(str(e))
     return found, lines
 
+# %% ../../nbs/serving/253_goods.ipynb #69dcd19c
 def look_at(
     path, # of a folder
 ) -> tuple[Goods, list]: # None where something is wrong; lines about all that is
@@ -114,6 +118,7 @@ def look_at(
                  table.drop(columns=['id', 'attribute'], errors='ignore'), label.astype(np.float32),
                  _patterns(table, label), key, unchanged), []
 
+# %% ../../nbs/serving/253_goods.ipynb #c0264861
 def read_goods(
     path, # of a folder
 ) -> Goods:
@@ -144,7 +149,7 @@ def ids_or_vectors(
     except (TypeError, ValueError): raise ValueError(either) from None
     require(x.ndim == 2 and x.shape[1] == dim, either)
     lengths = np.linalg.norm(x, axis=1, keepdims=True)
-    require(np.isfinite(lengths).all() and lengths.all(), 'seeds: a vector of zeros, or one that is not finite')
+    require(np.isfinite(lengths).all() and lengths.all(), 'seeds: a vector of zeros, or not finite')
     return (x/lengths).astype(np.float32)
 
 # %% ../../nbs/serving/253_goods.ipynb #b467a5e1
@@ -155,8 +160,9 @@ def _spellings(name):
     if isinstance(name, int | np.integer): yield f'{text}.0' # of a table where ids became floats
     if re.fullmatch('"([^"]|"")*"', text.strip()): yield text.strip()[1:-1].replace('""', '"')
 
+# %% ../../nbs/serving/253_goods.ipynb #da0fad74
 def row_called(
-    goods:Goods,
+    goods:Goods, # the items
     name, # an id in any form
 ) -> int: # None where no item is called so
     "The row of the item that an id names."
@@ -165,8 +171,9 @@ def row_called(
         if (form := one_form(text)) in goods.forms: return goods.forms[form]
     return None
 
+# %% ../../nbs/serving/253_goods.ipynb #83589ba5
 def rows_called(
-    goods:Goods,
+    goods:Goods, # the items
     names, # ids
     what='id', # they are, for the message
 ) -> np.ndarray: # (n,) rows
@@ -175,8 +182,9 @@ def rows_called(
     unknown = [x for x, row in zip(names, found, strict=True) if row is None]
     more = f' and {len(unknown) - 1} more' if len(unknown) > 1 else ''
     if unknown:
+        place = f'not among the {len(goods.ids):,} items of {goods.path}'
         advice = f'give ids such as {goods.ids[0]!r}, or vectors as lists in a list'
-        raise ValueError(f'{what} {str(unknown[0])!r}{more}: not among the {len(goods.ids):,} items of {goods.path}; {advice}')
+        raise ValueError(f'{what} {str(unknown[0])!r}{more}: {place}; {advice}')
     doubled = [row for row, n in Counter(found).items() if n > 1]
     if doubled: raise ValueError(f'{what} {goods.ids[doubled[0]]!r} is given twice; name each once')
     return np.array(found, np.int64)
@@ -222,6 +230,7 @@ def column_called(
     require(one_form(name) in found, f'{text}: no column {name!r}; the columns are {known}')
     return columns[found[one_form(name)]]
 
+# %% ../../nbs/serving/253_goods.ipynb #686b4a40
 def where(
     columns,    # DataFrame, a row an item
     conditions, # such as 'price<20' or 'shop=north|south'; one, or several that all have to hold

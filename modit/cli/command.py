@@ -17,6 +17,7 @@ from typing import Annotated
 import numpy as np
 import tqdm
 from fastcore.script import anno_parser
+from threadpoolctl import threadpool_limits
 
 from ..stages.environment import bars_in_terminals, steady_environment, steady_streams, visible
 from ..settings import check_package, clone_root, load_settings, require
@@ -259,7 +260,7 @@ def main(
     steady_environment()
     try:
         check_package()
-        with _plain_lines(): _call(**given)
+        with _plain_lines(), threadpool_limits(1): _call(**given)
         return sys.stdout.flush()
     except BrokenPipeError: return _leave_pipe()
     except (ValueError, OSError, FloatingPointError) as e: end = str(e), 2

@@ -35,7 +35,7 @@ class Field:
     def squares(self): # (r, N) of the items in the basis of the distributions
         if 'squares' not in self.kept:
             basis, middle = self.plda.basis.astype(np.float32), (self.plda.mean @ self.plda.basis)[:, None]
-            self.kept['squares'] = ((self.product(basis.T) - middle)**2).astype(np.float32)
+            self.kept['squares'] = ((self.product(basis.T) - middle)**2).astype(np.float16) # as they are stored
         return self.kept['squares']
 
     def chance(self, form, c): # (N,) that an item has a pattern
@@ -102,7 +102,7 @@ def scores(
     "Parts of a list that are no vectors."
     return SimpleNamespace(
         near=lambda: 0., exemplar=lambda: 0.,
-        likely=lambda: likely(f.plda, asked.mean, asked.m)[1].astype(np.float32) @ f.squares(),
+        likely=lambda: likely(f.plda, asked.mean, asked.m)[1].astype(np.float32) @ f.squares().astype(np.float32),
         attribute=lambda: -np.logaddexp(np.float32(0), -f.odds[how]), same=lambda: same(f, asked, form))
 
 # %% ../../nbs/serving/251_field.ipynb #c6a22800
@@ -188,6 +188,7 @@ def to_arrays(
         arrays |= {f'weights {form}': weights, f'biases {form}': biases, f'norms {form}': norms}
     for name in ('plda', 'kinds'):
         if p := getattr(f, name): arrays |= {f'{name} {x}': v for x, v in vars(p).items()}
+    if 'squares' in f.kept: arrays['squares'] = f.kept['squares'] # a second of computing
     return {name: np.asarray(v) for name, v in arrays.items()}
 
 # %% ../../nbs/serving/251_field.ipynb #e1cdbac0
@@ -200,4 +201,6 @@ def to_field(
     p = {name: Plda(**named(name)) for name in ('plda', 'kinds') if named(name)}
     def model(form): return tuple(named(part)[form] for part in ('weights', 'biases', 'norms'))
     models = {form: model(form) for form in named('weights')}
-    return Field(x, arrays['scale'], arrays['mean'], arrays['turn'], odds=named('odds'), models=models, **p)
+    kept = dict(squares=arrays['squares']) if 'squares' in arrays else {}
+    known = dict(odds=named('odds'), models=models, kept=kept)
+    return Field(x, arrays['scale'], arrays['mean'], arrays['turn'], **known, **p)

@@ -23,7 +23,6 @@ from .goods import look_at, read_goods
 from .retriever import KEPT, choice_key
 from ..settings import require
 from ..stages.environment import visible
-from ..stats import cluster_interval
 from ..store import atomic_write
 
 # %% ../../nbs/serving/263_lists.ipynb #61093152
@@ -80,8 +79,9 @@ def compared(
         found[kind]['pattern'] = np.concatenate([s.trial.pattern[s.rows[kind]] for s in (*one, *two)])
     return found
 
-# %% ../../nbs/serving/263_lists.ipynb #995d08f6
+# %% ../../nbs/serving/263_lists.ipynb #4906c219
 def _told(found, kind): # headline, and a row for each way
+    from modit.stats import cluster_interval # imports scipy.stats, for a second
     scores = {name: 100*np.asarray(x, float) for name, x in found.items() if name != 'pattern'}
     rows = {}
     for name, right in scores.items():

@@ -14,13 +14,13 @@ import numpy as np
 import pandas as pd
 from fastcore.basics import patch
 
-from ..data.columns import file_digest, one_form, to_text
+from ..data.columns import file_digest, one_form
 from ..data.folder import find_folder, read_facts
 from . import choice, field, goods, parts
 from .choice import USUAL, best_way, labelled, trials
 from .field import Field, learn, list_scores, to_arrays, to_field, vectors
 from .goods import Goods, column_called, ids_or_vectors, read_goods, row_called
-from .goods import rows_called, where
+from .goods import rows_called, where, words_of
 from .parts import Asked, Constants, Plda, one_sum, top_columns, typicality
 from ..settings import require
 from ..store import atomic_write, fingerprint, load_arrays, save_arrays
@@ -30,7 +30,9 @@ def _fit(own, shelf, ways):
     used = [Constants(**c) for c in ways['constants'].values()]
     hows, forms = {c.how for c in used} - {''}, {c.form for c in used} - {''}
     free = np.flatnonzero(shelf.free if shelf.free.any() else np.ones(len(shelf.ids), bool))
-    return learn(shelf.x, shelf.scale, free, *labelled(own), sorted(hows), sorted(forms))
+    f = learn(shelf.x, shelf.scale, free, *labelled(own), sorted(hows), sorted(forms))
+    if any(c.fit for c in used): f.squares()
+    return f
 
 # %% ../../nbs/serving/257_retriever.ipynb #cd5098cf
 KEPT = 'modit-choice' # folder beside the embeddings
@@ -215,11 +217,11 @@ def _allowed(self:Retriever, q): # (N,) bool, notes
     kept[np.concatenate([q.rows, q.right, q.wrong, q.out])] = False
     return kept, notes
 
-# %% ../../nbs/serving/257_retriever.ipynb #7cd75743
+# %% ../../nbs/serving/257_retriever.ipynb #41d6b032
 SAME = 1 - 1e-6
 
 def _first_of_each(values, most): # (n,) bool, the first items of each value
-    values = pd.Series([*map(one_form, to_text(values))], dtype=object)
+    values = pd.Series([*map(one_form, words_of(values))], dtype=object)
     return (values.groupby(values).cumcount() < most).to_numpy(bool)
 
 @patch

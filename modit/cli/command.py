@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['Profile', 'Overrides', 'OF_A_CLONE', 'COMMANDS', 'CLONE', 'KEEPING', 'read_json', 'main']
 
-# %% ../../nbs/cli/279_command.ipynb #014d5ac5
+# %% ../../nbs/cli/279_command.ipynb #dd7adba7
 import inspect, json, os, re, sys, time, warnings
 from argparse import ArgumentParser
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -69,13 +69,12 @@ def _marks(path): return named('modit.serving.lists:read_marks')(path) if path e
 def _print_answers(retriever, path, **usual): # a line for each of a file of JSON lines
     require(path == '-' or Path(path).is_file(), f'--lists {path}: no such file; give one of JSON lines')
     bad, many = 0, 1 if path == '-' else 32 # who writes into a pipe may wait for an answer
-    def read(): return open(path, encoding='utf-8-sig', errors='replace')
-    with nullcontext(sys.stdin) if path == '-' else read() as lines:
-        lines = filter(str.strip, lines)
-        while block := list(islice(lines, many)):
-            for answer in named('modit.serving.lists:answers')(retriever, block, **usual):
-                bad += 'error' in answer
-                print(json.dumps(answer, allow_nan=False, ensure_ascii=False), flush=True)
+    lines = sys.stdin if path == '-' else open(path, encoding='utf-8-sig', errors='replace')
+    lines = filter(str.strip, lines)
+    while block := list(islice(lines, many)):
+        for answer in named('modit.serving.lists:answers')(retriever, block, **usual):
+            bad += 'error' in answer
+            print(json.dumps(answer, allow_nan=False, ensure_ascii=False), flush=True)
     require(not bad, f'lists that could not be answered: {bad}')
 
 # %% ../../nbs/cli/279_command.ipynb #e3385218

@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['KINDS', 'USUAL', 'LOOK', 'REQUESTS', 'FEWEST', 'STEPS', 'ROWS', 'STARTS', 'MARKED', 'MARKS', 'Trial', 'make_trial',
-           'right_first', 'Scored', 'scored', 'of_all', 'choose', 'choose_border', 'choose_marks', 'labelled', 'trials',
-           'best_way']
+           'right_first', 'Scored', 'scored', 'of_all', 'choose', 'choose_border', 'choose_marks', 'trials', 'best_way']
 
 # %% ../../nbs/serving/252_choice.ipynb #d74ad44f
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from .field import HEATS, MOST, Field, learn, list_scores, scores, vectors
+from .field import HEATS, Field, labelled, learn, list_scores, scores, vectors
 from .parts import Asked, Constants, one_sum, right_share, top_columns, typicality, worth
 from ..store import stream
 
@@ -153,6 +152,7 @@ def of_all(
     "A measure of all requests of a kind."
     return np.concatenate([getattr(s, measure)(c, s.rows[kind]) for s in ss if len(s.rows[kind])])
 
+# %% ../../nbs/serving/252_choice.ipynb #dd99e5d4
 def _climbed(c, found, groups, allowed): # what the end of a climb finds, and its constants
     best, before = found(c), -1
     while best > before:
@@ -226,20 +226,6 @@ def choose_marks(
     if sum(len(rows) for _, rows in asked) < 20: return MARKS[0]
     def found(way): return np.concatenate([_remarked(s, c, rows, **way) for s, rows in asked]).mean()
     return max(MARKS, key=found)
-
-# %% ../../nbs/serving/252_choice.ipynb #7486ed6a
-def labelled(
-    own, # Goods with labels
-) -> tuple: # vectors (n, d), labels (n,), patterns (n,)
-    "The labelled items that are learned from."
-    rows = np.flatnonzero(~own.free)
-    rows = np.sort(np.random.default_rng(0).permutation(rows)[:MOST])
-    x, y, pattern = own.rows(rows), own.label[rows], own.pattern[rows]
-    right = np.flatnonzero(y == 1)
-    if (pattern >= 0).any() or len(right) < 60: return x, y, pattern
-    from sklearn.cluster import KMeans # a list from a stored choice does without it
-    means = KMeans(min(64, len(right)//15), n_init=1, max_iter=30, random_state=0).fit(x[right])
-    return x, y, means.predict(x)
 
 # %% ../../nbs/serving/252_choice.ipynb #93b660d5
 def trials(

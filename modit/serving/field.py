@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['HEATS', 'OWN_HEAT', 'MOST', 'SHORT', 'Field', 'same', 'around', 'vectors', 'scores', 'learn', 'list_scores',
-           'to_arrays', 'to_field']
+           'labelled', 'learn_chosen', 'to_arrays', 'to_field']
 
 # %% ../../nbs/serving/251_field.ipynb #4ef58066
 from dataclasses import dataclass, field
@@ -35,8 +35,9 @@ class Field:
     def squares(self): # (r, N) of the items in the basis of the distributions
         if 'squares' not in self.kept:
             basis, middle = self.plda.basis.astype(np.float32), (self.plda.mean @ self.plda.basis)[:, None]
-            self.kept['squares'] = ((self.product(basis.T) - middle)**2).astype(np.float16) # as they are stored
-        return self.kept['squares']
+            squares = (self.product(basis.T) - middle)**2
+            self.kept['squares'] = squares.astype(np.float16) # as they are stored
+        return self.kept['squares'].astype(np.float32)
 
     def chance(self, form, c): # (N,) that an item has a pattern
         weights, biases, norms = self.models[form]
@@ -102,7 +103,7 @@ def scores(
     "Parts of a list that are no vectors."
     return SimpleNamespace(
         near=lambda: 0., exemplar=lambda: 0.,
-        likely=lambda: likely(f.plda, asked.mean, asked.m)[1].astype(np.float32) @ f.squares().astype(np.float32),
+        likely=lambda: likely(f.plda, asked.mean, asked.m)[1].astype(np.float32) @ f.squares(),
         attribute=lambda: -np.logaddexp(np.float32(0), -f.odds[how]), same=lambda: same(f, asked, form))
 
 # %% ../../nbs/serving/251_field.ipynb #c6a22800
@@ -177,6 +178,33 @@ def list_scores(
     "The scores of all items for some requests."
     linear = one_sum(vectors(f, asked, taken), **c.sum) - max(c.beta, 10)*away
     return f.product(linear) + one_sum(scores(f, asked, c.how, c.form), **c.sum)
+
+# %% ../../nbs/serving/251_field.ipynb #f727c8f5
+def labelled(
+    own, # Goods with labels
+) -> tuple: # vectors (n, d), labels (n,), patterns (n,)
+    "The labelled items that are learned from."
+    rows = np.flatnonzero(~own.free)
+    rows = np.sort(np.random.default_rng(0).permutation(rows)[:MOST])
+    x, y, pattern = own.rows(rows), own.label[rows], own.pattern[rows]
+    right = np.flatnonzero(y == 1)
+    if (pattern >= 0).any() or len(right) < 60: return x, y, pattern
+    from sklearn.cluster import KMeans # a list from a stored choice does without it
+    means = KMeans(min(64, len(right)//15), n_init=1, max_iter=30, random_state=0).fit(x[right])
+    return x, y, means.predict(x)
+
+# %% ../../nbs/serving/251_field.ipynb #aaddb1fc
+def learn_chosen(
+    shelf, # Goods to search
+    own,   # Goods with labels
+    used,  # Constants
+) -> Field:
+    "What a list by these constants needs."
+    free = np.flatnonzero(shelf.free if shelf.free.any() else np.ones(len(shelf.ids), bool))
+    hows, forms = {c.how for c in used} - {''}, {c.form for c in used} - {''}
+    f = learn(shelf.x, shelf.scale, free, *labelled(own), sorted(hows), sorted(forms))
+    if any(c.fit for c in used): f.squares()
+    return f
 
 # %% ../../nbs/serving/251_field.ipynb #5c1e0b84
 def to_arrays(

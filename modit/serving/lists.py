@@ -207,12 +207,13 @@ def answers(
         return dict(items=_records(retriever, rows, scores), kind=kind, notes=notes)
     return [dict(error=q) if isinstance(q, str) else told(*next(found)) for q in asked]
 
-# %% ../../nbs/serving/263_lists.ipynb #3cd9674d
+# %% ../../nbs/serving/263_lists.ipynb #908acc78
 def loss(
     retriever, # Retriever
 ) -> list: # of lines
     "How much of a list its vector finds."
     found = retriever.ways['found']
     def line(this, vector, average):
-        return f'the list finds {100*this:.1f} of 100 right, its vector {100*vector:.1f}, averaging {100*average:.1f}'
+        others = f'its vector {100*vector:.1f}, averaging {100*average:.1f}'
+        return f'the list finds {100*this:.1f} of 100 right, {others}'
     return [f'{kind} patterns: {line(**x)}; search by cosine' for kind, x in found.items()]

@@ -14,25 +14,16 @@ import numpy as np
 import pandas as pd
 from fastcore.basics import patch
 
-from ..data.columns import file_digest, one_form
+from ..data.columns import file_digest
 from ..data.folder import find_folder, read_facts
 from . import choice, field, goods, parts
-from .choice import USUAL, best_way, labelled, trials
-from .field import Field, learn, list_scores, to_arrays, to_field, vectors
-from .goods import Goods, column_called, ids_or_vectors, read_goods, row_called
-from .goods import rows_called, where, words_of
+from .choice import USUAL, best_way, trials
+from .field import Field, learn_chosen, list_scores, to_arrays, to_field, vectors
+from .goods import Goods, column_called, first_of_each, ids_or_vectors
+from .goods import read_goods, row_called, rows_called, where
 from .parts import Asked, Constants, Plda, one_sum, top_columns, typicality
 from ..settings import require
 from ..store import atomic_write, fingerprint, load_arrays, save_arrays
-
-# %% ../../nbs/serving/257_retriever.ipynb #63dd0b62
-def _fit(own, shelf, ways):
-    used = [Constants(**c) for c in ways['constants'].values()]
-    hows, forms = {c.how for c in used} - {''}, {c.form for c in used} - {''}
-    free = np.flatnonzero(shelf.free if shelf.free.any() else np.ones(len(shelf.ids), bool))
-    f = learn(shelf.x, shelf.scale, free, *labelled(own), sorted(hows), sorted(forms))
-    if any(c.fit for c in used): f.squares()
-    return f
 
 # %% ../../nbs/serving/257_retriever.ipynb #cd5098cf
 KEPT = 'modit-choice' # folder beside the embeddings
@@ -64,7 +55,8 @@ def prepared(
     try: ways = json.loads(text.read_text('utf-8'))
     except (OSError, ValueError): ways = best_way(trials(own))
     try: return to_field(load_arrays(numbers)[0], shelf.x), ways
-    except (OSError, ValueError, KeyError): f = _fit(own, shelf, ways)
+    except (OSError, ValueError, KeyError): pass
+    f = learn_chosen(shelf, own, [Constants(**c) for c in ways['constants'].values()])
     _keep(home, key, {text.name: lambda path: atomic_write(path, json.dumps(ways, indent=1)),
                       numbers.name: lambda path: save_arrays(path, to_arrays(f))})
     return f, ways
@@ -109,8 +101,6 @@ class Retriever:
     field: Field # the same with what is known of each
     ways: dict   # what was chosen
     k: int       # items of a list
-
-    def __repr__(self): return f'Retriever({self.own.path}, {len(self.ids):,} items)'
 
     @property
     def ids(self): return self.goods.ids[self.goods.free] # of items that can be found
@@ -217,12 +207,8 @@ def _allowed(self:Retriever, q): # (N,) bool, notes
     kept[np.concatenate([q.rows, q.right, q.wrong, q.out])] = False
     return kept, notes
 
-# %% ../../nbs/serving/257_retriever.ipynb #41d6b032
+# %% ../../nbs/serving/257_retriever.ipynb #ea05bc87
 SAME = 1 - 1e-6
-
-def _first_of_each(values, most): # (n,) bool, the first items of each value
-    values = pd.Series([*map(one_form, words_of(values))], dtype=object)
-    return (values.groupby(values).cumcount() < most).to_numpy(bool)
 
 @patch
 def _cut(self:Retriever, q, found): # rows of a list, best first
@@ -231,7 +217,7 @@ def _cut(self:Retriever, q, found): # rows of a list, best first
         rows = top_columns(found[None], min(fetch, left))[0]
         rows = rows[~(self.goods.rows(rows) @ q.x.T > SAME).any(1)] # no copies of seeds
         for name, most in q.distinct:
-            rows = rows[_first_of_each(column_called(self.goods.columns, name, 'distinct').iloc[rows], most)]
+            rows = rows[first_of_each(column_called(self.goods.columns, name, 'distinct').iloc[rows], most)]
         if len(rows) >= q.k or fetch >= left: return rows[:q.k]
         fetch *= 4
     return np.empty(0, np.int64)

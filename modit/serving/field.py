@@ -66,7 +66,7 @@ def same(
 ) -> np.ndarray: # (n, N)
     "Log-chance that an item has the seeds' pattern: log of the sum of p_c P(c | x)."
     p = _seeds_pattern(f, asked, form)
-    likely_ones = np.flatnonzero((p > 1e-3).any(0))
+    likely_ones = np.flatnonzero((p > 1e-4).any(0))
     chances = np.stack([f.chance(form, c) for c in likely_ones])
     return np.log((p[:, likely_ones].astype(np.float32) @ chances).clip(1e-9))
 

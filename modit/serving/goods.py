@@ -60,12 +60,13 @@ def _lengths(x): # (N,) of the rows; those beyond single precision as doubles
     if len(odd): found[odd] = row_lengths(np.asarray(x[odd]))
     return found
 
-# %% ../../nbs/serving/253_goods.ipynb #e08ae06d
+# %% ../../nbs/serving/253_goods.ipynb #82c26586
 def words_of(
     column, # of a table
 ) -> np.ndarray: # (n,) of text, empty where a value is missing
     "Values as text."
-    return column.to_numpy(object) if isinstance(column.dtype, pd.StringDtype) else to_text(column)
+    is_text = isinstance(column.dtype, pd.StringDtype)
+    return column.fillna('').to_numpy(object) if is_text else to_text(column)
 
 # %% ../../nbs/serving/253_goods.ipynb #72579be6
 def _items(folder): # the table, ids and patterns as text
@@ -73,7 +74,8 @@ def _items(folder): # the table, ids and patterns as text
     require(path, 'items.csv is missing (or items.parquet); write a row an item, with id and attribute')
     table = read_table(path)
     require('id' in table, f'{path.name} has no column id; it has {", ".join(map(str, table))}')
-    return table.assign(**{name: words_of(table[name]) for name in ('id', 'pattern') if name in table})
+    texts = [x for x in table if x in ('id', 'pattern') or isinstance(table[x].dtype, pd.StringDtype)]
+    return table.assign(**{name: words_of(table[name]) for name in texts})
 
 # %% ../../nbs/serving/253_goods.ipynb #65a286d8
 def _watch(x): # a function that raises `ValueError` once the file of mapped rows has changed

@@ -41,8 +41,9 @@ def _contents(goods): # a line
     labelled, right = (~goods.free).sum(), (goods.label == 1).sum()
     known = len(set(goods.pattern[goods.label == 1].tolist()) - {-1})
     patterns = f'in {known} patterns' if known else 'without patterns: clusters stand in'
+    found = f'{n - labelled:,} can be found' if labelled < n else 'all have one: search others by --items'
     return (f'{n:,} items of dimension {d}; {labelled:,} have a label, {right:,} of these the attribute, '
-            f'{patterns}; {n - labelled:,} can be found')
+            f'{patterns}; {found}')
 
 # %% ../../nbs/serving/263_lists.ipynb #f4001bc2
 def checked(

@@ -136,6 +136,7 @@ def seed_rows(
     >>> shoes.seed_rows(['shoe1', 'shoe2'])[1]
     array([1, 2])
     """
+    for shelf in (self.own, self.goods): shelf.unchanged()
     seeds, none = ids_or_vectors(seeds, self.own.x.shape[1]), np.empty(0, np.int64)
     if isinstance(seeds, np.ndarray): return seeds, none
     if row_called(self.goods, seeds[0]) is None and row_called(self.own, seeds[0]) is not None:
@@ -233,7 +234,6 @@ def lists(
     >>> len(shoes.lists([shoes.question(['shoe1']), shoes.question(['shoe2', 'shoe3'])]))
     2
     """
-    self.goods.unchanged()
     answers = []
     for q, line, kind in zip(questions, *self._scores(questions), strict=True):
         allowed, notes = self._allowed(q)

@@ -49,9 +49,7 @@ _HOME = dict( # name: the module that defines it
     labelled_pool='candidates', hppo='rounds', VARIANTS='variants', direct_rewards='direct',
     sample_cases='evaluation', average_pool='evaluation', serve='evaluation',
     score_cases='evaluation', evaluate='evaluation',
-    write_folder='data.folder', write_table='data.folder', own_domain='data.folder',
-    check_folder='serving.check', settings_of='serving.proposal', fit='serving.fit',
-    Retriever='serving.retriever')
+    write_folder='data.folder', write_table='data.folder', Retriever='serving.retriever')
 __all__ = [*_HOME]
 
 

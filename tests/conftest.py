@@ -74,8 +74,8 @@ def pytest_addoption(parser):
 # Longest first, so that none is left for the end where files run side by side (`make test`). What runs two
 # processes goes beside Slurm, which mostly waits.
 LONG = ('test_every_page', 'test_slurm', 'test_notebooks', 'test_runs', 'test_outputs', 'test_anywhere',
-        'test_folder_pages', 'test_redraw', 'test_recipes', 'test_bench', 'test_retriever', 'test_training',
-        'test_learned', 'test_folder', 'test_untrained', 'test_repo')
+        'test_folder_pages', 'test_redraw', 'test_recipes', 'test_bench', 'test_training', 'test_tool',
+        'test_folder', 'test_repo')
 
 
 def pytest_collection_modifyitems(items):

@@ -13,7 +13,7 @@ from modit.ordering import centroid, training_cases
 from modit.patterns import ROLES
 from modit.repro.ours.baselines import ALTERNATIVES, LISTS, densest_seeds, refined, score_lists
 from modit.repro.ours.baselines import weighted_seeds
-from modit.serving.rivals import classifier_scores
+from modit.repro.ours.baselines import classifier_scores
 from modit.settings import load_settings
 
 

@@ -39,12 +39,10 @@ def test_a_result_of_one_s_own_is_what_the_text_says(tmp_path, monkeypatch):
     env = os.environ | dict(PATH=path, MODIT_RUNS=str(tmp_path/'runs'))
     done = subprocess.run(['bash', '-ec', *blocks('10', 'bash')], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    def row_of(what): return re.findall(rf'^ *item +{what} (.*)', done.stdout, re.M)[0].split()
-    assert row_of('served') == row_of('untrained') # the rule of the package does not lead
-    def low_and_high(other): # of Joint on items, in points: the third interval of the row
-        row = ' '.join(row_of(f'served - {other}'))
-        return [float(x) for x in re.findall(r'\[(\S+), (\S+)\]', row)[2]]
-    assert low_and_high('average')[0] > 0 and low_and_high('classifier')[1] < 0
+    low = {kind: float(at) for kind, at in re.findall(r'^(new|known) patterns: .*\[(\S+), ', done.stdout, re.M)}
+    gains = re.findall(r'(border|attribute) +\S+ +(\S+)', done.stdout)
+    assert set(low) == {'new', 'known'} and min(low.values()) > 0
+    assert all(float(gain) > 10 for name, gain in gains if name == 'attribute')
 
 
 COMMANDS = [*map(shlex.split, re.findall(r'^papermill (.*)$', COURSE, re.M))]

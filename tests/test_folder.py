@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import sys
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -13,20 +12,12 @@ import pytest
 import torch
 
 from modit.stages import pipeline, stages
-from modit.data.folder import (FolderDomain, folder_key, open_embeddings, own_domain, problems, read_facts,
+from modit.data.folder import (folder_key, open_embeddings, problems, read_facts,
                                read_folder, write_folder, write_table)
-from modit.serving import catalogue
-from modit.serving.catalogue import make_catalogue, read_items
-from modit.serving.check import check_folder
-from modit.serving.fit import fit
-from modit.serving.proposal import FEW, propose, settings_of, write_facts
-from modit.serving.retriever import Retriever
-from modit.ordering import prepare_corpus
-from modit.evaluation import sample_cases
-from modit.patterns import ROLES
+from modit.serving import goods
+from modit.serving.goods import read_goods
 from modit.retrieval import check_embeddings
-from modit.settings import Settings, load_settings, override
-from modit.store import stream
+from modit.settings import Settings, load_settings
 from modit.data.synth import make_domain, make_world
 
 S = load_settings('smoke')
@@ -50,6 +41,12 @@ def put(path, x):
     return path
 
 
+def facts(path, **values):
+    "What is known of a folder, as a person writes it."
+    lines = [f'{name} = {value}' for name, value in values.items()]
+    (path/'domain.ini').write_text('\n'.join(['[domain]', *lines, '']), 'utf-8')
+
+
 PYARROW = importlib.util.find_spec('pyarrow')
 needs_pyarrow = pytest.mark.skipif(PYARROW is None, reason='pyarrow reads parquet, and is not installed')
 
@@ -57,16 +54,6 @@ needs_pyarrow = pytest.mark.skipif(PYARROW is None, reason='pyarrow reads parque
 @pytest.fixture
 def good(tmp_path):
     return write(tmp_path/'good', pattern=D1.true_pattern, text=IDS, sessions=[IDS[:4], IDS[9:6:-1]])
-
-
-@pytest.fixture
-def two(tmp_path, monkeypatch):
-    "Two folders, and a store of their own."
-    monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'runs'))
-    paths = [tmp_path/'first', tmp_path/'second']
-    for path, domain in zip(paths, MADE.values(), strict=True):
-        write(path, embeddings=domain.items, ids=range(len(domain.items)), attribute=domain.attribute)
-    return paths
 
 
 # ---- mistakes
@@ -113,32 +100,6 @@ def test_every_mistake_has_its_line(tmp_path, name):
 
 def damage(good, file, data):
     (good/file).write_bytes(data) if data is not None else (good/file).unlink()
-
-
-@pytest.mark.parametrize('file, data, said', [
-    ('embeddings.npy', None, 'embeddings.npy is missing'),
-    ('embeddings.npy', b'', 'embeddings.npy cannot be read'),
-    ('embeddings.npy', b'\x93NUMPY\x01\x00short', 'embeddings.npy cannot be read'),
-    ('items.csv', None, 'items.csv is missing'), ('items.csv', b'', 'items.csv cannot be read'),
-    ('items.csv', b'name,attribute\na,1\n', 'items.csv has no column id; it has name, attribute'),
-    ('items.csv', b'name\na\n', 'no column id and no attribute'),
-    ('items.csv', b'id,attribute\na,1\nb,"0\n', 'items.csv cannot be read|labels are positive'),
-    ('items.csv', b'id,attribute\n\xff\xfe,1\n', 'items.csv cannot be read'),
-    ('items.parquet', b'', 'items.csv and items.parquet are both there'),
-    ('items.csv', b'id,attribute\na,1,2\nb,0,3\n', 'items.csv .* .row 0 has more fields than the header'),
-    ('items.csv', b'id,attribute,attribute\na,1,0\n', "items.csv .*two columns are called 'attribute'"),
-    ('items.csv', b'id,attribute\na,1\nb,0,3\n', 'items.csv cannot be read'),
-    ('sessions.csv', b'ids\nitem1 item2,item3\n', 'sessions.csv .* .row 0 has more fields'),
-    ('domain.ini', b'[domain]\nk = 2\xff\n', 'domain.ini is malformed'),
-    ('sessions.csv', b'session\na b\n', 'sessions.csv has no column ids'),
-    ('domain.ini', b'[domain]\nclustres = 5\n', "unknown setting 'clustres'; did you mean clusters"),
-    ('domain.ini', b'[domain]\nzzz = 5\n', "unknown setting 'zzz'; use threshold"),
-    ('domain.ini', b'[domain]\nclusters = many\n', 'clusters in domain.ini: expected int'),
-    ('domain.ini', b'clusters = 5\n', 'domain.ini is malformed')])
-def test_every_file_can_be_wrong(good, file, data, said):
-    damage(good, file, data)
-    lines = problems(good)
-    assert any(re.search(said, line) for line in lines), lines
 
 
 def test_all_mistakes_are_told_in_one_go(tmp_path):
@@ -220,33 +181,6 @@ def test_a_table_may_have_any_names_of_rows_and_columns(tmp_path):
 WORDS = ['nan', 'None', '<NA>', 'NULL', 'NaN', 'n/a', '#N/A', 'null', 'true', '007', '1e3', '-', 'NA', 'inf']
 
 
-def test_words_are_words_in_csv_and_in_parquet(tmp_path):
-    pattern = [WORDS[i % len(WORDS)] for i in range(N)]
-    own = write(tmp_path/'own', ids=[*WORDS, *IDS[len(WORDS):]], pattern=pattern, text=pattern)
-    for step in ('csv', 'parquet'):
-        found = read_folder(own)
-        assert found.ids.tolist()[:len(WORDS)] == WORDS and found.text.tolist() == pattern, step
-        assert [found.patterns[c] for c in found.pattern] == pattern
-        assert Retriever.untrained(own, 'smoke').over(own).catalogue.ids.tolist() == found.ids.tolist()
-        if step == 'parquet' or not PYARROW: break
-        pd.read_csv(own/'items.csv', dtype=str, keep_default_na=False).to_parquet(own/'items.parquet')
-        (own/'items.csv').unlink()
-
-
-@needs_pyarrow
-@pytest.mark.parametrize('column', ['id', 'pattern', 'attribute'])
-@pytest.mark.parametrize('gap', [None, np.nan, pd.NA, '', ' '])
-def test_what_parquet_lacks_is_told_with_its_row(good, column, gap):
-    table = pd.read_csv(good/'items.csv', dtype=str, keep_default_na=False)
-    table[column] = [gap if i == 7 else x for i, x in enumerate(table[column])]
-    table.to_parquet(good/'items.parquet')
-    (good/'items.csv').unlink()
-    assert [line for line in problems(good) if f'{column}, row 7' in line] == problems(good)[:1]
-    if column == 'id':
-        with pytest.raises(ValueError, match='row 7: blank'): Retriever.untrained(good, 'smoke')
-        with pytest.raises(ValueError, match='row 7: blank'): make_catalogue(read_items(good))
-
-
 MARKS = ['\r', '\r\n', '\n', ',', '"', "'", '\t', ';', '\0', '\ufeff', ' ', '\u2028', '#']
 
 
@@ -255,12 +189,12 @@ def test_any_character_of_a_text_is_read_again(tmp_path, mark):
     text = [f'{mark}blue{mark}shoe{mark}' if i in (0, 7, N - 1) else x for i, x in enumerate(IDS)]
     own = write(tmp_path/'own', text=text)
     assert not problems(own) and read_folder(own).text.tolist() == text
-    assert make_catalogue(read_items(own)).text.tolist() == text
+    assert read_goods(own).columns.text.tolist() == text
 
 
 def test_files_of_windows_are_read(good):
     before = read_folder(good)
-    write_facts(good, dict(clusters=12))
+    facts(good, clusters=12)
     for name in ('items.csv', 'sessions.csv', 'domain.ini'):
         text = (good/name).read_text('utf-8')
         (good/name).write_bytes(text.replace('\n', '\r\n').encode('utf-8-sig'))
@@ -274,7 +208,7 @@ def test_files_of_windows_are_read(good):
 def test_tables_of_an_earlier_writing_do_not_stay(good):
     for name in ('items.parquet', 'sessions.parquet'): (good/name).write_bytes(b'PAR1')
     for name in ('notes.txt', 'scores.sqlite'): (good/name).write_text('mine', 'utf-8')
-    write_facts(good, dict(clusters=12))
+    facts(good, clusters=12)
     write(good)
     assert sorted(p.name for p in good.iterdir()) == [
         'domain.ini', 'embeddings.npy', 'items.csv', 'notes.txt', 'scores.sqlite']
@@ -293,7 +227,7 @@ def test_a_folder_of_parts_is_refused_and_never_removed(good, file):
     with pytest.raises((ValueError, OSError), match=file): write(good)
     assert (good/file/'part.0').read_text('utf-8') == 'of dask'
     if not file.startswith('items'): return
-    with pytest.raises(ValueError, match=f'{file} is a folder'): read_items(good)
+    with pytest.raises(ValueError, match=f'{file} is a folder'): read_goods(good)
 
 
 @pytest.mark.parametrize('renames', [0, 1, 2])
@@ -313,7 +247,7 @@ def test_what_breaks_off_between_two_renames_is_noticed(good, monkeypatch, renam
         assert not problems(good) and read_folder(good).ids.tolist() == before.ids.tolist()
         return
     assert len(problems(good)) == 1
-    for refused in (read_folder, read_items, lambda folder: write(folder, ids=IDS[1:])):
+    for refused in (read_folder, read_goods, lambda folder: write(folder, ids=IDS[1:])):
         with pytest.raises(ValueError): refused(good)
     assert problems(good) # a writing that fails keeps the mark
     write(good, **turned)
@@ -321,13 +255,13 @@ def test_what_breaks_off_between_two_renames_is_noticed(good, monkeypatch, renam
 
 
 def test_files_replaced_while_they_are_read_are_refused(good, monkeypatch):
-    opened = catalogue.open_embeddings
+    opened = goods.open_embeddings
     def meanwhile(folder):
         x = opened(folder)
         write(good, embeddings=D1.items[::-1], ids=IDS[::-1], attribute=D1.attribute[::-1])
         return x
-    monkeypatch.setattr(catalogue, 'open_embeddings', meanwhile)
-    with pytest.raises(ValueError, match='replaced while they were read'): read_items(good)
+    monkeypatch.setattr(goods, 'open_embeddings', meanwhile)
+    with pytest.raises(ValueError, match='replaced while they were read'): read_goods(good)
 
 
 def test_files_behind_links_are_replaced_where_they_are(good, tmp_path):
@@ -337,7 +271,7 @@ def test_files_behind_links_are_replaced_where_they_are(good, tmp_path):
     for file in good.iterdir(): (shop/file.name).symlink_to(file)
     other.symlink_to(shop) # a link to a folder
     write(other, ids=IDS[::-1], pattern=D1.true_pattern, sessions=[IDS[:2]])
-    write_facts(other, dict(clusters=12, k=7))
+    facts(other, clusters=12, k=7)
     assert all(p.is_symlink() for p in shop.iterdir()) and other.is_symlink()
     assert read_folder(good).ids.tolist() == IDS[::-1] and read_facts(good)['k'] == 7
     write(other, pattern=D1.true_pattern) # the sessions' link goes, and its file is somebody else's
@@ -346,14 +280,6 @@ def test_files_behind_links_are_replaced_where_they_are(good, tmp_path):
 
 
 # ---- copies
-def test_check_says_that_items_are_copies(tmp_path):
-    lines = check_folder(write(tmp_path/'once', pattern=D1.true_pattern), 'smoke')[0]
-    assert not any('copies' in line for line in lines)
-    rows = np.r_[np.arange(N), np.arange(90)]
-    length = np.where(np.arange(len(rows)) < N, 1, 7)[:, None]
-    more = dict(embeddings=length*D1.items[rows], ids=range(len(rows)), attribute=D1.attribute[rows])
-    lines = check_folder(write(tmp_path/'twice', pattern=D1.true_pattern[rows], **more), 'smoke')[0]
-    assert sum('copies' in line for line in lines) == 1
 
 
 # ---- what is sound
@@ -366,10 +292,10 @@ def test_labels_in_words(tmp_path, labels):
 def test_a_threshold_makes_labels_of_scores(tmp_path):
     scores = np.where(D1.attribute, .7, .2)
     own = write(tmp_path/'own', attribute=scores)
-    write_facts(own, dict(threshold=.7))
+    facts(own, threshold=.7)
     assert (read_folder(own).attribute == D1.attribute).all()
     key = folder_key(own)
-    write_facts(own, dict(threshold=.6))
+    facts(own, threshold=.6)
     assert folder_key(own) != key # another threshold may be other labels
 
 
@@ -392,6 +318,91 @@ def test_a_table_of_vectors_is_the_folder(good, tmp_path):
     assert not (tmp_path/'no').exists()
 
 
+def test_a_key_is_of_the_content(good, tmp_path):
+    key = folder_key(good)
+    shutil.copytree(good, tmp_path/'moved')
+    facts(tmp_path/'moved', clusters=9)
+    (tmp_path/'moved'/'notes.txt').write_text('of no matter', 'utf-8')
+    assert folder_key(tmp_path/'moved') == key
+    write(tmp_path/'moved', pattern=D1.true_pattern, text=IDS, sessions=[IDS[:4], IDS[9:6:-1]])
+    assert folder_key(tmp_path/'moved') == key
+    write(tmp_path/'moved', pattern=D1.true_pattern, text=IDS)
+    assert folder_key(tmp_path/'moved') != key # sessions of an earlier writing do not stay
+    write(tmp_path/'moved', pattern=D1.true_pattern, text=IDS[::-1])
+    assert folder_key(tmp_path/'moved') != key
+
+
+# ---- settings
+
+
+@pytest.mark.parametrize('text', ['[domain]\nk = x\n', '[domain]\nkk = 3\n', 'k = 0\n'])
+def test_each_line_of_check_names_its_folder_once(good, modit, text):
+    (good/'domain.ini').write_text(text, 'utf-8')
+    status, lines, _ = modit('check', good)
+    assert status == 2 and lines and {line.count(f'{good}: ') for line in lines} == {1}
+
+
+def test_the_command_says_everything_and_exits_2(tmp_path, good, modit):
+    def check(*words): return modit('check', *words)
+    status, lines, _ = check(write(tmp_path/'bad', embeddings=with_row(7, 0), ids=['item5', *IDS[1:]]))
+    assert status == 2 and len(lines) == 2 and 'all zeros' in lines[0] and 'names an item' in lines[1]
+    for value in ('nan', 'inf'):
+        status, _, last = check(good, '--threshold', value)
+        assert status == 2 and 'give a finite number' in last and 'threshold' not in read_facts(good)
+
+
+@pytest.mark.parametrize('file, data, said', [
+    ('embeddings.npy', None, 'embeddings.npy is missing'),
+    ('embeddings.npy', b'', 'embeddings.npy cannot be read'),
+    ('embeddings.npy', b'\x93NUMPY\x01\x00short', 'embeddings.npy cannot be read'),
+    ('items.csv', None, 'items.csv is missing'), ('items.csv', b'', 'items.csv cannot be read'),
+    ('items.csv', b'name,attribute\na,1\n', 'items.csv has no column id; it has name, attribute'),
+    ('items.csv', b'name\na\n', 'no column id and no attribute'),
+    ('items.csv', b'id,attribute\na,1\nb,"0\n', 'items.csv cannot be read|labels are positive'),
+    ('items.csv', b'id,attribute\n\xff\xfe,1\n', 'items.csv cannot be read'),
+    ('items.parquet', b'', 'items.csv and items.parquet are both there'),
+    ('items.csv', b'id,attribute\na,1,2\nb,0,3\n', 'items.csv .* .row 0 has more fields than the header'),
+    ('items.csv', b'id,attribute,attribute\na,1,0\n', "items.csv .*two columns are called 'attribute'"),
+    ('items.csv', b'id,attribute\na,1\nb,0,3\n', 'items.csv cannot be read'),
+    ('sessions.csv', b'ids\nitem1 item2,item3\n', 'sessions.csv .* .row 0 has more fields'),
+    ('domain.ini', b'[domain]\nk = 2\xff\n', 'domain.ini is malformed'),
+    ('sessions.csv', b'session\na b\n', 'sessions.csv has no column ids'),
+    ('domain.ini', b'[domain]\nclustres = 5\n', "unknown setting 'clustres'; did you mean clusters"),
+    ('domain.ini', b'[domain]\nzzz = 5\n', "unknown setting 'zzz'; use threshold"),
+    ('domain.ini', b'[domain]\nclusters = many\n', 'clusters in domain.ini: expected int'),
+    ('domain.ini', b'clusters = 5\n', 'domain.ini is malformed')])
+def test_every_file_can_be_wrong(good, file, data, said):
+    damage(good, file, data)
+    lines = problems(good)
+    assert any(re.search(said, line) for line in lines), lines
+
+
+def test_words_are_words_in_csv_and_in_parquet(tmp_path):
+    pattern = [WORDS[i % len(WORDS)] for i in range(N)]
+    own = write(tmp_path/'own', ids=[*WORDS, *IDS[len(WORDS):]], pattern=pattern, text=pattern)
+    for step in ('csv', 'parquet'):
+        found = read_folder(own)
+        assert found.ids.tolist()[:len(WORDS)] == WORDS and found.text.tolist() == pattern, step
+        assert [found.patterns[c] for c in found.pattern] == pattern
+        assert read_goods(own).ids.tolist() == found.ids.tolist()
+        if step == 'parquet' or not PYARROW: break
+        pd.read_csv(own/'items.csv', dtype=str, keep_default_na=False).to_parquet(own/'items.parquet')
+        (own/'items.csv').unlink()
+
+
+@needs_pyarrow
+@pytest.mark.parametrize('column', ['id', 'pattern', 'attribute'])
+@pytest.mark.parametrize('gap', [None, np.nan, pd.NA, '', ' '])
+def test_what_parquet_lacks_is_told_with_its_row(good, column, gap):
+    table = pd.read_csv(good/'items.csv', dtype=str, keep_default_na=False)
+    table[column] = [gap if i == 7 else x for i, x in enumerate(table[column])]
+    table.to_parquet(good/'items.parquet')
+    (good/'items.csv').unlink()
+    assert [line for line in problems(good) if f'{column}, row 7' in line] == problems(good)[:1]
+    if column == 'id':
+        with pytest.raises(ValueError, match='row 7: blank'): read_goods(good)
+
+
 @needs_pyarrow
 def test_parquet_holds_the_same(good):
     plain = read_folder(good)
@@ -403,180 +414,33 @@ def test_parquet_holds_the_same(good):
     for name in ('items', 'attribute', 'ids', 'pattern'):
         assert np.array_equal(getattr(plain, name), getattr(again, name)), name
     assert [x.tolist() for x in again.sessions] == [x.tolist() for x in plain.sessions]
-    assert again.text.tolist() == make_catalogue(read_items(good)).text.tolist() == ['', *IDS[1:]]
+    assert again.text.tolist() == read_goods(good).columns.text.tolist() == ['', *IDS[1:]]
     pd.DataFrame(dict(ids=[IDS[:2], None])).to_parquet(good/'sessions.parquet')
     assert problems(good) == ['sessions: row 1: fewer than two items; remove the session']
 
 
-def test_a_key_is_of_the_content(good, tmp_path):
-    key = folder_key(good)
-    shutil.copytree(good, tmp_path/'moved')
-    write_facts(tmp_path/'moved', dict(clusters=9))
-    (tmp_path/'moved'/'notes.txt').write_text('of no matter', 'utf-8')
-    assert folder_key(tmp_path/'moved') == key
-    write(tmp_path/'moved', pattern=D1.true_pattern, text=IDS, sessions=[IDS[:4], IDS[9:6:-1]])
-    assert folder_key(tmp_path/'moved') == key
-    write(tmp_path/'moved', pattern=D1.true_pattern, text=IDS)
-    assert folder_key(tmp_path/'moved') != key # sessions of an earlier writing do not stay
-    write(tmp_path/'moved', pattern=D1.true_pattern, text=IDS[::-1])
-    assert folder_key(tmp_path/'moved') != key
-
-
-def drawn(path):
-    "A domain's name, who is held out, and which cases are asked."
-    s = settings_of(path, 'smoke')
-    corpus = prepare_corpus(own_domain(s, s.domains[0]), s)
-    return s.domains[0], corpus.role.tolist(), sample_cases(corpus, 'item', 8, s).sequence.tolist()
-
-
-def test_a_folder_keeps_its_draws_under_any_name(good, tmp_path, monkeypatch):
-    monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'runs'))
-    before = drawn(good)
-    assert not check_folder(good, 'smoke')[1] and 'name = good' in (good/'domain.ini').read_text('utf-8')
-    named, plain = (shutil.copytree(good, tmp_path/name) for name in ('named', 'plain'))
-    (plain/'domain.ini').write_text((good/'domain.ini').read_text('utf-8').partition('[folder]')[0], 'utf-8')
-    assert drawn(good) == drawn(named) == before and drawn(plain) == ('plain', *before[1:])
-    measured = [check_folder(path, 'smoke')[0][2:-1] for path in (plain, named, good)]
-    assert measured[0] == measured[1] == measured[2] and len(measured[0]) >= 4
-    assert 'name = good' in (named/'domain.ini').read_text('utf-8') # it is kept
-    three = [Retriever.untrained(path, 'smoke') for path in (good, named, plain)]
-    lists = [x.expand(IDS[:3], k=5).id.tolist() for x in three]
-    assert lists[0] == lists[1] == lists[2]
-    with pytest.raises(ValueError, match='good good names a domain'): settings_of([good, named], 'smoke')
-
-
-@pytest.mark.parametrize('line, said', [
-    ('name = my shoes', "called 'my shoes'; use letters"), ('name =', "called ''"), ('name = ..', "'..'"),
-    ('name = a/b', "called 'a/b'; use letters, digits, - _ ."), ('nam = shoes', 'has nam under .folder.')])
-def test_a_name_that_is_none_is_refused_in_one_line(good, line, said):
-    (good/'domain.ini').write_text(f'[folder]\n{line}\n', 'utf-8')
-    with pytest.raises(ValueError, match=said) as refusal: settings_of(good, 'smoke')
-    assert '\n' not in str(refusal.value)
-    assert check_folder(good, 'smoke')[1] == [str(refusal.value)]
-
-
-# ---- settings
-def test_settings_fit_and_are_never_typed(two):
-    s = settings_of(two, 'smoke')
-    assert s.domains == ('first', 'second') and s.items == tuple(len(d.items) for d in MADE.values())
-    assert settings_of(two, 'smoke', k=7, clusters=[9, 9]).clusters == (9, 9)
-    write_facts(two[1], dict(seq_len=12, prefix_len=9, tail_depths=(1, 3), clusters=10))
-    write_facts(two[0], dict(seq_len=16, prefix_len=10, tail_depths=(6,)))
-    joined = settings_of(two, 'smoke')
-    assert (joined.seq_len, joined.prefix_len, joined.tail_depths) == (12, 9, (1, 3))
-    assert joined.of('clusters', 'second') == 10 and joined.k <= s.k + 40
-    with pytest.raises(ValueError, match='no folder was given'): settings_of([])
-
-
-def test_folders_that_do_not_go_together(two, tmp_path):
-    flat = write(tmp_path/'flat', embeddings=D1.items[:, :8])
-    with pytest.raises(ValueError, match='dimensions differ .first 16, flat 8'):
-        settings_of([two[0], flat], 'smoke')
-    with pytest.raises(ValueError, match='first first names a domain twice'): settings_of([two[0]]*2, 'smoke')
-    s = settings_of(two, 'smoke')
-    with pytest.raises(ValueError, match='folders: 1 values'): override(s, folders=s.folders[:1])
-
-
-def test_few_uneven_patterns_leave_enough_to_judge_by():
-    sizes = [300, 200, 120] + [80 - 2*x for x in range(27)]  # eighteen have what the median asks for
-    pattern = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-    some = np.ones(len(pattern), bool)
-    items = np.eye(len(sizes))[pattern]
-    domain = FolderDomain('made', items, some, pattern, None, None, pattern, tuple(sizes))
-    found = propose(domain)
-    assert (np.array(sizes) >= found['heldout_positives']).sum() >= 4*FEW
-    assert found['valid_clusters'] >= FEW and found['heldout_clusters'] >= FEW
-
-
-def few(path, vectors, **columns):
-    "A folder of 1,200 items of so few different vectors; no two rows need have the same bits."
-    x = np.random.default_rng(0).normal(size=(vectors, 8)).astype(np.float32)[np.arange(1200)//2 % vectors]
-    lengths = np.float32(1 + np.arange(1200) % 3)[:, None]
-    given = dict(ids=range(1200), attribute=np.arange(1200)//12 % 2) | columns
-    return write(path, embeddings=x*lengths, **given)
-
-
-@pytest.mark.parametrize('vectors, named', [(1, {}), (5, {}), (1, dict(pattern=[*'abcdefghijkl']*100))])
-def test_embeddings_that_hardly_differ_are_one_line(tmp_path, vectors, named):
-    path = few(tmp_path/'few', vectors, **named)
-    said = f'different vectors among the positive items: {vectors}, too few for {12 if named else 8} patterns'
-    with warnings.catch_warnings():
-        warnings.simplefilter('error')
-        lines, wrong = check_folder(path, 'smoke')
-        assert lines == [] and len(wrong) == 1 and said in wrong[0] and not (path/'domain.ini').exists()
-        with pytest.raises(ValueError, match=f'few: embeddings.npy: {said}'): settings_of(path)
-
-
-def test_more_patterns_stated_than_vectors_are_one_line(tmp_path):
-    path = few(tmp_path/'few', 24, attribute=np.arange(1200)//48 % 2)
-    assert check_folder(path, 'smoke')[1] == []
-    write_facts(path, read_facts(path) | dict(clusters=40))
-    said = '40 patterns asked of positive items with fewer different vectors; lower clusters in domain.ini'
-    with warnings.catch_warnings():
-        warnings.simplefilter('error')
-        assert check_folder(path, 'smoke')[1] == [f'few: {said}']
-        for call in (Retriever.untrained, fit):
-            with pytest.raises(ValueError, match=said): call(path, 'smoke')
-
-
-@pytest.mark.parametrize('positives', [400, 600, 800])
-def test_few_positives_fit_the_default_profile(tmp_path, positives):
-    items = stream(0, 'few', positives).normal(size=(2*positives, 8)).astype(np.float32)
-    path = write(tmp_path/'few', embeddings=items, ids=range(len(items)), attribute=np.arange(len(items)) % 2)
-    lines, wrong = check_folder(path, 'mini')
-    assert lines and not wrong
-    assert settings_of(path).pretrain_targets < settings_of(path).seq_len
-
-
-def test_check_says_what_to_expect_and_keeps_what_stands_there(good):
-    write_facts(good, dict(anchors=300))
-    lines, trouble = check_folder(good, 'smoke')
-    assert not trouble and f'{N} items of dimension 16' in lines[0] and '2 sessions' in lines[0]
-    assert 'anchors = 300' in (good/'domain.ini').read_text('utf-8')
-    s = settings_of(good, 'smoke')
-    corpus = prepare_corpus(own_domain(s, 'good'), s)
-    kinds = sample_cases(corpus, 'valid', s.valid_cases, s).pattern
-    training = corpus.pattern[corpus.attribute & (corpus.role == ROLES.index('train'))]
-    known, new = 0, 0
-    for kind in set(kinds):
-        if (training == kind).sum() >= s.seq_len: known += 1
-        else: new += 1
-    said = f'({len(kinds)} cases of {known} trained pattern{"s"*(known > 1)} and {new} new pattern'
-    assert known and new and said in ''.join(lines)
-
-
-@pytest.mark.parametrize('facts, said', [
-    (dict(seq_len=200, prefix_len=150, tail_depths=(10,)), 'positives'),
-    (dict(prefix_len=99), 'prefix_len'), (dict(clusters=9), 'good has 12 patterns, not 9'),
-    (dict(heldout_clusters=11), 'heldout_clusters')])
-def test_settings_that_do_not_fit_the_data_are_told(good, facts, said):
-    write_facts(good, facts)
-    lines, trouble = check_folder(good, 'smoke')
-    assert len(trouble) == 1 and said in trouble[0]
-    for name, value in facts.items(): assert read_facts(good)[name] == value # nobody's choice is overwritten
-
-
-@pytest.mark.parametrize('text', ['[domain]\nk = x\n', '[folder]\nname = a b\n', '[domain]\nk = 0\n'])
-def test_each_line_of_check_names_its_folder_once(good, modit, text):
-    (good/'domain.ini').write_text(text, 'utf-8')
-    status, lines, _ = modit('check', good, '--profile', 'smoke')
-    assert status == 2 and lines and {line.count(f'{good}: ') for line in lines} == {1}
-
-
-def test_the_command_says_everything_and_exits_2(tmp_path, good, modit):
-    def check(*words): return modit('check', *words, '--profile', 'smoke')
-    status, lines, _ = check(write(tmp_path/'bad', embeddings=with_row(7, 0), ids=['item5', *IDS[1:]]))
-    assert status == 2 and len(lines) == 2 and 'all zeros' in lines[0] and 'names an item' in lines[1]
-    status, _, last = check(good, write(tmp_path/'flat', embeddings=D1.items[:, :8]))
-    assert status == 2 and 'dimensions differ' in last
-    for value in ('nan', 'inf'):
-        status, _, last = check(good, '--threshold', value)
-        assert status == 2 and 'give a finite number' in last and 'threshold' not in read_facts(good)
-
-
 # ---- training
+@pytest.fixture
+def two(tmp_path, monkeypatch):
+    "Two folders, and a store of their own."
+    monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'runs'))
+    paths = [tmp_path/'first', tmp_path/'second']
+    for path, domain in zip(paths, MADE.values(), strict=True):
+        write(path, embeddings=domain.items, ids=range(len(domain.items)), attribute=domain.attribute)
+    return paths
+
+
+def own_settings(paths, **more):
+    "Settings of smoke for these folders, as a profile of settings.ini would have them."
+    names = dict(domains=[p.name for p in paths], folders=[str(p) for p in paths])
+    sizes = dict(items=[len(x.items) for x in MADE.values()], clusters=[12, 12], heldout_clusters=[3, 3])
+    few = dict(valid_clusters=[2, 2], train_rows=[64, 64], normal_share=[.1, .1])
+    few |= dict(repetition=[1, 1], sft_epochs=[1, 1])
+    return load_settings('smoke', **(names | sizes | few | more))
+
+
 def test_folders_train_and_the_store_knows_their_content(two):
-    s = settings_of(two, 'smoke', **TINY)
+    s = own_settings(two, **TINY)
     keys = {stage: stages.stage_key(s, stage, 'first') for stage in stages.stages_of(s)}
     model = pipeline.get_model(s, 'sft', 'first')
     moved = two[0].parent/'elsewhere'/'first'
@@ -595,14 +459,14 @@ def test_folders_train_and_the_store_knows_their_content(two):
 
 
 def test_a_corpus_of_the_store_leaves_its_folder_unchecked(two, monkeypatch):
-    s = settings_of(two, 'smoke', **TINY)
+    s = own_settings(two, **TINY)
     made = pipeline.get_corpus(s, 'first')
     monkeypatch.setattr('modit.data.folder._inspect', None) # would fail if it were called
     assert np.array_equal(pipeline.get_corpus(s, 'first').density, made.density)
 
 
 def test_sizes_of_other_data_are_refused(two):
-    s = settings_of(two, 'smoke')
+    s = own_settings(two)
     with pytest.raises(ValueError, match='first: 3000 items of dimension 16, and settings for 3001 of 16'):
         pipeline.get_domain(replace(s, items=(3001, s.items[1])), 'first')
 
@@ -612,7 +476,7 @@ FIELDS = Settings.__dataclass_fields__
 
 def test_a_stage_of_folders_reads_the_settings_of_its_key(two, monkeypatch):
     from test_repo import READ, Recording, functions_that_run, not_held, plain
-    s, key = settings_of(two, 'smoke', **TINY), stages.stage_key
+    s, key = own_settings(two, **TINY), stages.stage_key
     monkeypatch.setattr(stages, 'stage_key', lambda s, *stage: key(plain(s), *stage))
     recording = Recording(**{name: getattr(s, name) for name in FIELDS})
     for name in ('corpus', 'pretrained'):

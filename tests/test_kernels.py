@@ -67,7 +67,7 @@ print('OPENBLAS_CORETYPE' in os.environ, *kernels)
 """
 
 
-@pytest.mark.parametrize('first', ['modit.retrieval', 'modit.index.engines', 'modit.serving.catalogue'])
+@pytest.mark.parametrize('first', ['modit.retrieval', 'modit.index.engines', 'modit.stages.pipeline'])
 def test_faiss_takes_the_kernels_that_numpy_chose(first):
     left, *found = run_bare(LOADED.format(first=first)).stdout.split()
     assert left == 'False' # programs that are started later choose for themselves

@@ -28,9 +28,8 @@ from test_outputs import shown
 
 # pages that need packages from elsewhere, and why they cannot be run
 PACKAGED = {'031_datasets': why_absent, '039_public': why_absent,
-            '049_costly': lambda: why_no_molecules() or why_no_licences(), '281_series': why_no_molecules,
-            '038_encoders': lambda: why_absent() or why_absent((LITE0,), ()), '043_icons': why_no_icons,
-            '280_tutorial': why_no_icons}
+            '049_costly': lambda: why_no_molecules() or why_no_licences(),
+            '038_encoders': lambda: why_absent() or why_absent((LITE0,), ()), '043_icons': why_no_icons}
 
 
 def pytest_generate_tests(metafunc):
@@ -101,7 +100,7 @@ def run_and_listen(page):
 
 
 # Pages that take longest begin first, so that none runs alone at the end.
-FIRST = ('280_tutorial', '100_training', '038_encoders')
+FIRST = ('100_training', '038_encoders')
 
 
 @pytest.fixture(scope='module')

@@ -14,7 +14,7 @@ from modit.data.folder import read_folder, write_folder
 from modit.ordering import Corpus, centroid, prepare_corpus
 from modit.patterns import find_patterns
 from modit.settings import load_settings
-from modit.sphere import row_lengths
+from modit.rows import row_lengths
 from modit.store import open_rows
 from modit.data.synth import load_domain, make_domain, make_world, save_domain
 

@@ -85,7 +85,7 @@ def test_a_papermill_line_by_hand_gives_the_same_files(whole, tmp_path):
 LEFT = ('pool-D1-*', 'adaptive-D1-*', 'off_policy-D1-*', 'pareto*-D1-*')
 
 # Killed when such a file is there: the rounds of a stage, a page's scores before its tables. Kills of other
-# stages that train are in test_folder.py and test_retriever.py; other domains run the same code.
+# stages that train are in test_folder.py; other domains run the same code.
 MOMENTS = ('runs/smoke/adaptive-D1-*', 'figures/smoke/cases/main.*')
 MAIN_RUN = ('main', '--profile', 'smoke')
 

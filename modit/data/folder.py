@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.lib.format import open_memmap, write_array
 
 from ..settings import Settings, parse_value, read_profiles, require
-from ..sphere import row_lengths, unit_rows
+from ..rows import row_lengths, unit_rows
 from ..store import fingerprint, runs_dir, whole_files
 from .columns import (file_digest, flat, in_pandas, read_table, session_lines, steady, table_file,
                                 to_column, to_csv, to_text, to_vectors)
@@ -257,12 +257,7 @@ def own_domain(
     name:str,   # domain
     rows=None,  # file for normalised items, if the folder's are not of unit length; None: memory
 ) -> FolderDomain:
-    """A domain read from your own folder; `ValueError` for an invalid folder or settings that do not fit it.
-
-    >>> own = modit.settings_of('shoes', 'smoke')
-    >>> modit.own_domain(own, 'shoes').ids[:2].tolist()
-    ['shoe0', 'shoe1']
-    """
+    "A domain read from your own folder; `ValueError` for an invalid folder or settings that do not fit it."
     domain = read_folder(s.of('folders', name), rows)
     (n, dim), expected = domain.items.shape, (s.of('items', name), s.dim)
     fit = f'{name}: {n} items of dimension {dim}, and settings for {expected[0]} of {expected[1]}'

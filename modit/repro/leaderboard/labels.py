@@ -6,26 +6,19 @@
 __all__ = ['LENGTHS', 'WINDOWS', 'BETAS', 'HOWS', 'LAMBDAS', 'PARTS', 'FEWER', 'CEILINGS', 'odds', 'same']
 
 # %% ../../../nbs/repro/leaderboard/286_labels.ipynb #edc14edf
-from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 from scipy.special import log_expit, log_softmax, softmax
 from sklearn.decomposition import PCA
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.neural_network import MLPClassifier
 
 from .split import density_weights
 from .unlabelled import exemplar, fitted, middle, near, open_items, own
 from .unlabelled import _without_seeds, row, top
+from ...serving.parts import attribute_model, log_odds, one_sum, pattern_model
 from ...sphere import normalize
 
 # %% ../../../nbs/repro/leaderboard/286_labels.ipynb #ffde59ae
-_MODELS = dict(
-    logistic=partial(LogisticRegression, C=10., max_iter=200),
-    trees=partial(HistGradientBoostingClassifier, max_iter=150, learning_rate=.1, random_state=0),
-    network=partial(MLPClassifier, (64,), early_stopping=True, max_iter=30, random_state=0))
-
 @fitted
 def _shorter(items): return PCA(min(32, items.shape[1]), random_state=0).fit_transform(items)
 
@@ -38,9 +31,7 @@ def odds(
     "Log-odds of the attribute for the items that may be listed."
     x = _shorter(items) if how == 'trees' else items
     known = np.flatnonzero(~np.isnan(labels))
-    model = _MODELS[how]().fit(x[known], labels[known])
-    chance = model.predict_proba(x[open_items(items, labels)[0]])[:, 1]
-    return np.log(chance.clip(1e-6)/(1 - chance).clip(1e-6)).astype(np.float32)
+    return log_odds(attribute_model(x[known], labels[known], how), x[open_items(items, labels)[0]])
 
 # %% ../../../nbs/repro/leaderboard/286_labels.ipynb #9bcd6f51
 @fitted
@@ -58,8 +49,8 @@ def _pattern_model(items, labels, patterns): # log-chances of every item (N, C),
     names = _means(items, labels, patterns)[0]
     y = np.where(np.isin(patterns, names), patterns, patterns.max() + 1)
     known = np.flatnonzero(patterns >= 0)
-    model = LogisticRegression(C=10., max_iter=60, tol=1e-3).fit(items[known], y[known])
-    return log_softmax(items @ model.coef_.T.astype(np.float32) + model.intercept_.astype(np.float32), axis=1)
+    weights, biases = pattern_model(items[known], y[known])
+    return log_softmax(items @ weights.T + biases, axis=1)
 
 # %% ../../../nbs/repro/leaderboard/286_labels.ipynb #896adfcd
 @fitted
@@ -202,12 +193,12 @@ def _lookup(items, seeds, labels, patterns):
 
 # %% ../../../nbs/repro/leaderboard/286_labels.ipynb #6a9c26a7
 def _sum(items, seeds, labels, patterns, how, weight, fit, kappa, lam, beta): # (n, U)
-    close = near(items, seeds, labels)
-    if weight: close = close + weight*exemplar(items, seeds, labels, 'logistic')
-    scores = (beta + 1e-3)*close # of equal items the nearest
-    if fit: scores = scores + fit*_likely(items, seeds, labels, patterns)
-    if lam: scores = scores + lam*log_expit(odds(items, labels, how))
-    return scores + kappa*same(items, seeds, labels, patterns, 'logistic') if kappa else scores
+    parts = SimpleNamespace(
+        near=lambda: near(items, seeds, labels), exemplar=lambda: exemplar(items, seeds, labels, 'logistic'),
+        likely=lambda: _likely(items, seeds, labels, patterns),
+        attribute=lambda: log_expit(odds(items, labels, how)),
+        same=lambda: same(items, seeds, labels, patterns, 'logistic'))
+    return one_sum(parts, weight, fit, kappa, lam, beta)
 
 PARTS = dict(how=HOWS, weight=(0, 1, 3), fit=(0, .1), kappa=(0, .3, 1), lam=(0, 1, 2), beta=BETAS[:3])
 

@@ -14,14 +14,15 @@ import numpy as np
 import pandas as pd
 from fastcore.basics import patch
 
-from ...data.folder import read_folder
+from ...data.columns import read_csv
+from ...data.folder import open_embeddings, read_folder, write_folder
 from ...data.synth import make_domain, make_world
 from ...density import fit_predictor
 from ...patterns import find_patterns
 from ..datasets.datasets import DATASETS
 from ...settings import load_settings, repo_root, require
 from ...sphere import normalize
-from ...store import atomic_write, load_arrays, runs_dir, save_arrays, stream
+from ...store import runs_dir, stream
 
 # %% ../../../nbs/repro/leaderboard/282_split.ipynb #ae786861
 SMALL = 'icons-small'
@@ -130,20 +131,23 @@ def write_small(
     items = items.iloc[np.sort(np.concatenate(rows))].reset_index(drop=True)
     vectors = icons._Drawn()(items.svg.tolist()).astype(np.float16)
     keep = icons.distinct_icons(items.stem, vectors[:, icons._INK].astype(np.float32))
-    table = items[keep].assign(filled=items.attribute.astype(int))[['id', 'pattern', 'filled']]
-    path = repo_root()/'data_public'/SMALL
-    few = encoders.principal([vectors[keep, :icons._WIDTH]], 52)
-    save_arrays(path.with_suffix('.safetensors'), dict(vectors=few))
-    atomic_write(path.with_suffix('.csv'), table.to_csv(index=False))
+    few, table = encoders.principal([vectors[keep, :icons._WIDTH]], 52), items[keep]
+    filled = table.attribute.astype(int)
+    labelled = _board_of(few, table.pattern, filled, 0).labelled
+    write_folder(_small_home(), few, table.id, filled.where(labelled, ''), word=table.pattern, filled=filled,
+                 pattern=table.pattern.where(labelled, ''))
 
 # %% ../../../nbs/repro/leaderboard/282_split.ipynb #d7ac74ca
+def _small_home(): return repo_root()/'data_public'/SMALL
+
+def _board_of(vectors, words, filled, draw):
+    pattern = words.astype('category').cat.codes.to_numpy(int)
+    items, filled = normalize(vectors.astype(np.float32)), filled.to_numpy(bool)
+    return new_board(SMALL, items, filled, pattern, (4, 5, 10), (20, 10), draw)
+
 def _small(draw):
-    path = repo_root()/'data_public'/SMALL
-    vectors = load_arrays(path.with_suffix('.safetensors'))[0]['vectors'].astype(np.float32)
-    table = pd.read_csv(path.with_suffix('.csv'), keep_default_na=False)
-    pattern = table.pattern.astype('category').cat.codes.to_numpy(int)
-    filled = table.filled.to_numpy(bool)
-    return new_board(SMALL, normalize(vectors), filled, pattern, (4, 5, 10), (20, 10), draw)
+    table = read_csv(_small_home()/'items.csv')
+    return _board_of(open_embeddings(_small_home()), table.word, table.filled.astype(int), draw)
 
 # %% ../../../nbs/repro/leaderboard/282_split.ipynb #9be96f76
 _MADE = dict(items=[150_000]*4, clusters=[120]*4, super_patterns=30)

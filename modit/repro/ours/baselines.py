@@ -2,30 +2,34 @@
 
 # %% auto #0
 __all__ = ['ALTERNATIVES', 'LISTS', 'ROWS', 'READS', 'NEEDS', 'SCORES', 'RIVALS', 'ORACLES', 'OTHERS', 'CLAIMS', 'densest_seeds',
-           'weighted_seeds', 'feedback_query', 'refined', 'neighbours', 'tunable', 'case_rows', 'score_lists',
-           'filtered', 'score_domain', 'run', 'beside_main', 'table', 'plot', 'claims']
+           'weighted_seeds', 'feedback_query', 'refined', 'neighbours', 'classifier_scores', 'reranked', 'tunable',
+           'case_rows', 'score_lists', 'filtered', 'score_domain', 'run', 'beside_main', 'table', 'plot', 'claims']
 
 # %% ../../../nbs/repro/ours/440_baselines.ipynb #c004
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import torch
 import torch.nn.functional as F
 from scipy.special import softmax
+from sklearn.linear_model import LogisticRegression
 
 from ...baselines import BASELINES, Baseline, along_own, attribute_only, filtered_neighbours
 from ...baselines import own_directions
+from ...candidates import rewarded_items
 from ...evaluation import average_pool, sample_cases
 from ...metrics import score_queries
 from ...ordering import centroid
 from ...patterns import ROLES
 from ...retrieval import search
 from ...stages.pipeline import get_corpus
-from ...serving.rivals import classifier_scores, reranked
 from ...sphere import normalize
 from ..lib.evidence import beside_rivals
 from ..report.looks import METHODS, add_looks, look
 from ..report.report import Table, by_method, scored
 from ...settings import Settings
+from ...store import stream
 from ..report.ledger import judge
 from ..report.verdicts import contrast, contrasts, split_panels
 from ..pages.page import Page
@@ -97,6 +101,30 @@ def neighbours(
             last.update(cases=cases, mean=mean, ids=search(corpus.index, mean, n, exclude=cases.sequence))
         return last['mean'], last['ids']
     return found
+
+# %% ../../../nbs/repro/ours/440_baselines.ipynb #r019
+def classifier_scores(
+    corpus, # Corpus
+    s:Settings, # seed
+    most=20_000, # items to train on
+) -> np.ndarray: # (N,) log-odds, but for a constant
+    "How probable the attribute is for every item, by a logistic regression on labelled training items."
+    rows = np.flatnonzero(rewarded_items(corpus, replace(s, reward_items='train')))
+    rows = np.sort(stream(s.seed, 'classifier', corpus.drawn_by).permutation(rows)[:most])
+    model = LogisticRegression(max_iter=1000).fit(corpus.items[rows], corpus.attribute[rows])
+    return corpus.items @ model.coef_[0].astype(np.float32)
+
+# %% ../../../nbs/repro/ours/440_baselines.ipynb #r019b
+def reranked(
+    corpus, # Corpus
+    cases,  # Cases
+    scores, # (N,) of `classifier_scores`
+    depth:int, # neighbours of the average to sort
+) -> np.ndarray: # (n, depth), best first
+    "The average's neighbours by falling score."
+    depth = min(depth, len(corpus.items) - cases.sequence.shape[1])
+    ids = search(corpus.index, average_pool(corpus, cases), depth, exclude=cases.sequence)
+    return np.take_along_axis(ids, np.argsort(-scores[ids], axis=1, kind='stable'), 1)
 
 # %% ../../../nbs/repro/ours/440_baselines.ipynb #v020
 def _densest(corpus, s): return lambda cases, share: densest_seeds(corpus, cases, share)

@@ -10,9 +10,8 @@ from functools import partial, wraps
 from importlib import import_module
 from typing import Annotated
 
-from ...cli.command import _stage
+from ...cli.command import Profile, _stage, read_json
 from ..datasets.datasets import DATASETS, make_dataset
-from ...serving.commands import Profile, read_json
 from ...settings import load_settings, require
 from ...store import named
 

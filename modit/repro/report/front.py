@@ -60,7 +60,10 @@ def holds(
     return ''
 
 # %% ../../../nbs/repro/report/298_front.ipynb #6a5ca27d
-def signs(cells): # texts -> in how many the interval lies above 0, below 0; how many there are
+def signs(
+    cells, # texts
+) -> tuple: # above 0, below 0, all
+    "In how many cells the interval lies above 0 and below 0, and how many there are."
     ends = pd.Series(list(cells)).str.extract(r'\[(\S+), (\S+)\]').astype(float)
     return int((ends[0] > 0).sum()), int((ends[1] < 0).sum()), len(ends)
 

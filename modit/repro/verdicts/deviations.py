@@ -21,7 +21,6 @@ from ...settings import PER_DOMAIN, Settings, load_settings, repo_root
 from ...store import atomic_write
 from ...training import learning_rate
 from ..pages.page import Page, page_module
-from ...serving.card import markdown_table
 
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c007
 READS = ('data', 'main', 'validation', 'guidance', 'density')
@@ -150,7 +149,9 @@ def listing(
 ) -> str:
     "Differences as a table in Markdown."
     shown = rows[list(columns)].rename(columns=dict(paper='the paper'))
-    return markdown_table(shown.astype(str).replace(r'\|', '/', regex=True))
+    rows = shown.astype(str).replace(r'\|', '/', regex=True).to_numpy().tolist()
+    lines = [list(shown.columns), ['---']*shown.shape[1], *rows]
+    return '\n'.join(f'| {" | ".join(line)} |' for line in lines)
 
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c046
 def table(scores:dict, p:Page) -> dict: # label -> Table

@@ -127,7 +127,7 @@ def leads(
 def table(scores:dict, p:Page) -> dict: # label -> Table
     "The leads with intervals (ours)."
     found = leads(scores, p.s)
-    found = found[(found.of != 'sorted') | (found.a == 'sft')] # averages know no order
+    found = found[(found.of != 'sorted') | (found.a == 'sft')].reset_index(drop=True) # averages know no order
     text = in_points(found).assign(case=found.of.map({name: x.label for name, x in KINDS.items()}))
     order = ['contrast', 'split', 'case']
     rows = text.set_index([*order, 'domain']).points.unstack().loc[text.set_index(order).index.unique()]

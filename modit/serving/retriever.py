@@ -21,7 +21,7 @@ from .choice import USUAL, best_way, trials
 from .field import Field, learn_chosen, list_scores, to_arrays, to_field, vectors
 from .goods import Goods, column_called, first_of_each, ids_or_vectors
 from .goods import read_goods, row_called, rows_called, where
-from .parts import Asked, Constants, Plda, one_sum, top_columns, typicality
+from .parts import Asked, Constants, one_sum, top_columns, typicality
 from ..settings import require
 from ..store import atomic_write, fingerprint, load_arrays, save_arrays
 

@@ -1,4 +1,4 @@
-"""The wheel in an empty environment and an empty folder: check, fit, evaluate and expand work there."""
+"""The wheel in an empty environment and an empty folder: check, evaluate, expand and query work there."""
 import os
 import shutil
 import subprocess
@@ -9,18 +9,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from zipfile import ZipFile
 
-import numpy as np
+import pandas as pd
 import pytest
 from test_extras import canonical, installed_by
 
 from conftest import ROOT, copy_repository
-from modit.data.folder import write_folder
-from modit.data.synth import make_domain, make_world
 from modit.settings import load_settings
 
 pytestmark = pytest.mark.slow
 RUNNING = f'{sys.version_info.major}.{sys.version_info.minor}'
-TINY = '{"pretrain_steps": 4, "train_rows": [32], "hppo_cases": 16, "full_cases": 20}'
 NOTEBOOKS = ('papermill', 'nbdev', 'jupyterlab', 'ipykernel', 'nbclient', 'snakemake', 'matplotlib')
 
 
@@ -83,44 +80,40 @@ def env(request, wheel, tmp_path_factory):
     shutil.rmtree(folder)
 
 
-@pytest.fixture(scope='module')
-def empty(tmp_path_factory):
-    "A folder with a folder of embeddings, and nothing else of ours."
-    s, place = load_settings('smoke'), tmp_path_factory.mktemp('empty')
-    domain = make_domain(make_world(s), 'D1', s)
-    write_folder(place/'shoes', domain.items, np.arange(len(domain.items)), domain.attribute)
+@pytest.fixture
+def icons(tmp_path):
+    "The committed icons in an empty folder, and three seeds of a word of which no icon has a label."
+    place = tmp_path/'place'
+    place.mkdir()
+    shutil.copytree(ROOT/'data_public'/'icons-small', place/'icons')
+    table = pd.read_csv(place/'icons'/'items.csv', dtype=str, keep_default_na=False)
+    right = table[(table.filled == '1') & (table.attribute == '') & ~table.word.isin(table.pattern)]
+    (place/'seeds.txt').write_text('\n'.join(right.id[right.word == right.word.iloc[0]][:3]), 'utf-8')
     return place
 
 
-def test_four_commands_in_an_empty_folder(env, empty, tmp_path):
-    place = shutil.copytree(empty, tmp_path/'place')
-    assert 'settings for it are in' in run([env/'modit', 'check', 'shoes', '--profile', 'smoke'], place)
-    said = run([env/'modit', 'fit', 'shoes', '--profile', 'smoke', '--overrides', TINY], place)
-    assert 'model in' in said and '%|' not in said
-    assert sorted(os.listdir(place)) == ['modit-runs', 'shoes']
-    handed = tmp_path/'handed'/'on'
-    handed.parent.mkdir()
-    shutil.move(place/'shoes'/'model', handed)
-    elsewhere = shutil.move(place/'shoes', tmp_path/'moved')
-    shutil.rmtree(place)
-    nowhere = tmp_path/'nowhere'
-    nowhere.mkdir()
-    scores = run([env/'modit', 'evaluate', handed, '--items', elsewhere], nowhere)
-    assert 'served - average' in scores and 'served - untrained' in scores
-    command = [env/'modit', 'expand', handed, '--items', elsewhere, '--seeds', '-', '--k', 5]
-    lines = run(command, nowhere, input='1\n2\n').splitlines()
-    assert sum(line[0].isdigit() for line in lines) == 5
-    assert not os.listdir(nowhere), 'the store lies beside the folder'
+def test_the_tool_in_an_empty_folder(env, icons, tmp_path):
+    assert 'try it' in run([env/'modit', 'check', 'icons'], icons)
+    assert run([env/'modit', 'evaluate', 'icons'], icons).startswith('new patterns: averaging ')
+    lines = run([env/'modit', 'expand', 'icons', '--seeds', 'seeds.txt', '--k', 5], icons).splitlines()
+    assert lines[0].startswith('id\tscore') and len(lines) == 6
+    code = "import modit; seeds = open('seeds.txt').read().split(); "
+    code += "print(*modit.Retriever.of('icons').expand(seeds, k=5).id)"
+    assert run([env/'python', '-c', code], icons).split() == [line.split('\t')[0] for line in lines[1:]]
+    assert 'search by cosine' in run([env/'modit', 'query', 'icons', '--seeds', 'seeds.txt'], icons)
+    assert sorted(os.listdir(icons)) == ['icons', 'seeds.txt'], 'what is stored lies beside the embeddings'
 
 
-def test_a_settings_file_above_goes_first_and_is_named(env, empty, tmp_path):
-    place = shutil.copytree(empty, tmp_path/'place')
+def test_a_settings_file_above_goes_first_and_is_named(env, tmp_path):
+    place = tmp_path/'place'
+    place.mkdir()
     text = (ROOT/'settings.ini').read_text('utf-8').replace('[smoke]', '[own]')
     (tmp_path/'settings.ini').write_text(text, 'utf-8')
-    said = run([env/'modit', 'check', 'shoes', '--profile', 'own'], place)
-    assert said.count(f'modit: settings are those of {tmp_path/"settings.ini"}') == 1
+    code = "import modit; modit.load_settings({!r})"
+    said = run([env/'python', '-c', code.format('own')], place)
+    assert said.count(f'settings are those of {tmp_path/"settings.ini"}') == 1
     (tmp_path/'settings.ini').write_text('[DEFAULT]\nlib_name = another project\n', 'utf-8')
-    assert 'settings are' not in run([env/'modit', 'check', 'shoes', '--profile', 'smoke'], place)
+    assert 'settings are' not in run([env/'python', '-c', code.format('smoke')], place)
 
 
 def test_the_method_runs_without_notebook_machinery(env, tmp_path):

@@ -39,7 +39,8 @@ def test_a_result_of_one_s_own_is_what_the_text_says(tmp_path, monkeypatch):
     env = os.environ | dict(PATH=path, MODIT_RUNS=str(tmp_path/'runs'))
     done = subprocess.run(['bash', '-ec', *blocks('10', 'bash')], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    low = {kind: float(at) for kind, at in re.findall(r'^(new|known) patterns: .*\[(\S+), ', done.stdout, re.M)}
+    found = re.findall(r'^(new|known) patterns: .*\[(\S+), ', done.stdout, re.M)
+    low = {kind: float(at) for kind, at in found}
     gains = re.findall(r'(border|attribute) +\S+ +(\S+)', done.stdout)
     assert set(low) == {'new', 'known'} and min(low.values()) > 0
     assert all(float(gain) > 10 for name, gain in gains if name == 'attribute')

@@ -45,4 +45,4 @@ def test_an_example_is_true(said, name):
 
 def test_only_constants_have_none():
     assert {*modit.__all__} - {*OFFERED} == {'VARIANTS'} and 'VARIANTS' in inspect.getdoc(modit.hppo)
-    assert {f'Retriever.{x}' for x in ('load', 'untrained', 'save', 'query', 'expand')} <= {*METHODS}
+    assert {f'Retriever.{x}' for x in ('of', 'query', 'expand')} <= {*METHODS}

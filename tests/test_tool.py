@@ -198,10 +198,10 @@ def test_a_folder_that_says_little_is_averaged(home, labels):
     r = Retriever.of(write(name, m, **({} if labels != 'no patterns' else dict(pattern=['']*N))))
     found = r.expand(r.ids[:3], k=5)
     assert len(found) == 5
+    close = unit(M.x) @ unit(unit(M.x[:3]).mean(0))
     if labels in ('none', 'few'):
         assert all(Constants(**c).averages for c in r.ways['constants'].values())
-        mean = unit(unit(M.x[r.goods.free][:3]).mean(0)) if labels == 'none' else None
-        if mean is not None: assert np.allclose(found.score, np.sort(unit(M.x) @ mean)[::-1][3:8], atol=1e-5)
+        if labels == 'none': assert np.allclose(found.score, np.sort(close[3:])[::-1][:5], atol=1e-5)
 
 
 # ---- a list by hand
@@ -301,7 +301,8 @@ def test_a_stored_choice_is_of_its_content_and_code(home, monkeypatch):
     first = Retriever.of(path)
     monkeypatch.setattr(door, 'best_way', None) # would fail if it were called
     again = Retriever.of(path)
-    assert again.expand(ASKED).equals(first.expand(ASKED)) and again.ways == json.loads(json.dumps(first.ways))
+    assert again.expand(ASKED).equals(first.expand(ASKED))
+    assert again.ways == json.loads(json.dumps(first.ways))
     names = {p.name for p in (path/KEPT).iterdir()}
     moved = shutil.copytree(path, home/'moved') # content counts, and not the name
     assert Retriever.of(moved).expand(ASKED).equals(first.expand(ASKED))
@@ -340,12 +341,12 @@ def test_a_file_that_is_overwritten_changes_no_list(shop, home):
     assert '\n' not in str(refusal.value)
 
 
-@pytest.mark.parametrize('kind, scale', [(np.float16, 1), (np.float64, 1e300), (np.float32, 1e-30)])
+@pytest.mark.parametrize('kind, scale', [(np.float16, 1), (np.float64, 1e30), (np.float32, 1e-30)])
 def test_numbers_of_any_precision_are_searched(home, kind, scale):
     m = made()
     m.x = (unit(m.x)*scale).astype(kind)
     goods = read_goods(write(home/f'as-{np.dtype(kind).name}', m))
-    assert np.allclose(np.linalg.norm(goods.rows(np.arange(50)), axis=1), 1, atol=1e-3) or scale == 1e300
+    assert np.allclose(np.linalg.norm(goods.rows(np.arange(50)), axis=1), 1, atol=1e-3)
 
 
 # ---- what is wrong
@@ -416,7 +417,8 @@ def test_whole_numbers_are_ids_however_they_come(home):
 
 def test_ids_are_found_in_any_form_of_their_letters():
     assert ids_or_vectors('a', 2) == ['a'] and ids_or_vectors(7, 2) == [7]
-    assert first_of_each(pd.Series(['a', 'a ', None, '', 'b']), 1).tolist() == [True, False, True, False, True]
+    kept = first_of_each(pd.Series(['a', 'a ', None, '', 'b']), 1)
+    assert kept.tolist() == [True, False, True, False, True]
 
 
 # ---- conditions
@@ -479,7 +481,7 @@ def test_the_command_shapes_a_list(opened, shop, tmp_path, modit):
     status, lines, _ = modit(*line, '--format', 'json', stdin='\n'.join(ASKED))
     assert [row['id'] for row in json.loads(lines[0])] == found.id.tolist()
     for wrong, said in {('--where', 'cost<3'): "no column 'cost'", ('--without', 'nobody'): 'no such file',
-                        ('--judged', tmp_path/'ids'): 'add a column judged', ('--distinct', 'a=b'): 'column=n',
+                        ('--judged', tmp_path/'ids'): 'a column judged', ('--distinct', 'a=b'): 'column=n',
                         ('--lists', 'x'): 'give --seeds, or --lists', ('--k', 0): 'k: 0'}.items():
         status, _, last = modit('expand', shop, '--seeds', '-', *wrong, stdin='shoe-3')
         assert status == 2 and said in last and last.startswith('modit: ')
@@ -511,7 +513,8 @@ def test_many_lists_are_the_same_as_one(opened, shop, tmp_path, modit):
     lines = [json.dumps(ASKED), '{"seeds": ["boot"]}', '[', '{}', json.dumps(dict(seeds=ASKED, wear=1)),
              '['*10**5, '{"seeds": ["shoe-1"], "distinct": {"price": 1e999}}', '{"seeds": ["\\ud800"]}']
     told = answers(opened, lines)
-    assert len(told[0]['items']) == 20 and all('error' in x for x in told[1:]) and json.dumps(told, allow_nan=False)
+    assert len(told[0]['items']) == 20 and all('error' in x for x in told[1:])
+    assert json.dumps(told, allow_nan=False)
 
 
 def test_files_from_other_systems_are_read(opened, shop, tmp_path, modit):
@@ -573,14 +576,17 @@ def test_a_printed_list_can_be_seeds_and_marks(home, tmp_path, modit):
 
 
 @pytest.mark.parametrize('data, said', [
-    (b'', 'cannot be read'), (b'\xff\xfe', 'cannot be read'), (b'id\tscore\nshoe-1\t1\n', 'columns id, score'),
+    (b'', 'cannot be read'), (b'\xff\xfe', 'cannot be read'),
+    (b'id\tscore\nshoe-1\t1\n', 'columns id, score'),
     (b'id\tjudged\nshoe-1\t\n', 'no row is judged'), (b'id\tjudged\nshoe-1\n', 'no row is judged'),
     (b'id\tjudged\nshoe-1\t1\nshoe-1\t0\n', "'shoe-1' is judged twice"),
-    (b'id\tjudged\nshoe-1\t1\n\t1\t1\n', 'cannot be read'), (b'id\tjudged\nshoe-1\tgood\n', "'good' is no mark"),
+    (b'id\tjudged\nshoe-1\t1\n\t1\t1\n', 'cannot be read'),
+    (b'id\tjudged\nshoe-1\tgood\n', "'good' is no mark"),
     (b'id\tjudged\nboot\t1\nshoe-1\t0\n', "marked id 'boot': not among")])
 def test_marks_that_say_nothing_are_refused_in_one_line(shop, tmp_path, modit, data, said):
     (tmp_path/'marks.tsv').write_bytes(data)
-    status, lines, last = modit('expand', shop, '--seeds', '-', '--judged', tmp_path/'marks.tsv', stdin='shoe-3')
+    line = ['expand', shop, '--seeds', '-', '--judged', tmp_path/'marks.tsv']
+    status, lines, last = modit(*line, stdin='shoe-3')
     assert status == 2 and not lines and last.startswith('modit: ') and said in last
 
 

@@ -58,7 +58,6 @@ _Folders = Annotated[str, 'folders with embeddings.npy and items.csv', dict(narg
 _Seeds = Annotated[str, 'a file with an id on each line, or a .npy file of vectors; -: stdin', dict(opt=True)]
 _Items = Annotated[str, 'another folder, to search; by default the unlabelled items of the first']
 _Conditions = Annotated[str, 'conditions, each in quotes', dict(nargs='+', opt=True, action='extend')]
-_Format = Annotated[str, dict(choices=('tsv', 'json'))]
 
 def _note(text): print(visible(f'modit: {text}'), file=sys.stderr, flush=True)
 
@@ -97,7 +96,7 @@ def _expand(
     distinct:str=None, # column=n: at most n items with the same value in this column
     lists:str=None,    # a file with a JSON object of seeds and options on each line; -: stdin
     labelled:bool=False, # list labelled items too
-    format:_Format='tsv',
+    format:Annotated[str, dict(choices=('tsv', 'json'))]='tsv',
 ):
     "print more items of the seeds' pattern that have the attribute, among unlabelled items"
     require((seeds is None) != (lists is None), 'what to expand: give --seeds, or --lists')
@@ -237,11 +236,8 @@ def _plain_lines():
         warnings.formatwarning = usual
         tqdm.std.tqdm.__init__ = begin
 
-# %% ../../nbs/cli/279_command.ipynb #c051t
-def _call(command, **given):
-    "Call a subcommand with its arguments."
-    call = _commands()[command]
-    return call(**{name: given[name] for name in inspect.signature(call).parameters})
+# %% ../../nbs/cli/279_command.ipynb #e819954c
+def _call(call, given): return call(**{name: given[name] for name in inspect.signature(call).parameters})
 
 # %% ../../nbs/cli/279_command.ipynb #9b56c3d2
 KEEPING = ('main', 'stage', 'sweep') # commands that resume when they are repeated
@@ -259,7 +255,7 @@ def main(
     steady_environment()
     try:
         check_package()
-        with _plain_lines(), threadpool_limits(1): _call(**given)
+        with _plain_lines(), threadpool_limits(1): _call(_commands()[given['command']], given)
         return sys.stdout.flush()
     except BrokenPipeError: return _leave_pipe()
     except (ValueError, OSError, FloatingPointError) as e: end = str(e), 2

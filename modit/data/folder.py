@@ -119,7 +119,8 @@ def write_table(
 ):
     """Write a folder from one table; raises `ValueError` for a missing column, and for what is no vector.
 
-    >>> columns = dict(id=ids, attribute=domain.attribute, embedding=list(domain.items))
+    >>> names = [f'boot{i}' for i in range(len(domain.items))]
+    >>> columns = dict(id=names, attribute='', price=9, embedding=list(domain.items))
     >>> modit.write_table('boots', pd.DataFrame(columns))
     """
     if isinstance(table, str | Path): table = read_table(Path(table))

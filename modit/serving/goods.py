@@ -84,12 +84,10 @@ def _watch(x): # a function that raises `ValueError` once the file of mapped row
     was, advice = state(), 'start again; to replace a file, write another one beside it and rename that'
     return lambda: require(state() == was, f'{x.filename} was changed while it is searched; {advice}')
 
-# %% ../../nbs/serving/253_goods.ipynb #4681952f
-_FILES = 'embeddings.npy', 'items.csv', 'items.parquet', 'domain.ini'
-
+# %% ../../nbs/serving/253_goods.ipynb #63900b73
 def _read(folder): # embeddings, table, facts; None where one cannot be read; lines about it
     found, lines = {}, []
-    with steady(folder, _FILES):
+    with steady(folder, ('embeddings.npy', 'items.csv', 'items.parquet', 'domain.ini')):
         for name, read in dict(x=open_embeddings, table=_items, facts=read_facts).items():
             try: found[name] = read(folder)
             except (ValueError, OSError) as e: lines.append(str(e))
@@ -229,8 +227,7 @@ def column_called(
 ) -> pd.Series:
     "A column of a table; raises `ValueError` for an unknown one."
     found = {one_form(str(column)): column for column in reversed(columns.columns)}
-    known = ', '.join(map(str, columns)) or 'none'
-    require(one_form(name) in found, f'{text}: no column {name!r}; the columns are {known}')
+    require(one_form(name) in found, f'{text}: no column {name!r}; the columns are {", ".join(found)}')
     return columns[found[one_form(name)]]
 
 # %% ../../nbs/serving/253_goods.ipynb #686b4a40

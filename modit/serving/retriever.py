@@ -21,7 +21,7 @@ from .choice import USUAL, best_way, trials
 from .field import Field, learn_chosen, list_scores, to_arrays, to_field, vectors
 from .goods import Goods, column_called, first_of_each, ids_or_vectors
 from .goods import read_goods, row_called, rows_called, where
-from .parts import Asked, Constants, Plda, one_sum, top_columns, typicality
+from .parts import Asked, Constants, one_sum, top_columns, typicality
 from ..settings import require
 from ..store import atomic_write, fingerprint, load_arrays, save_arrays
 
@@ -116,7 +116,8 @@ class Retriever:
     ):
         """Read a folder, and what its labels say, which is learned in seconds and stored beside it.
 
-        >>> shoes = modit.Retriever.of('shoes', k=10)
+        >>> modit.Retriever.of('shoes', items='boots', k=10).k
+        10
         """
         own = read_goods(folder)
         goods = own if items is None else read_goods(items)
@@ -133,7 +134,7 @@ def seed_rows(
 ) -> tuple[np.ndarray, np.ndarray]: # (m, d) unit; rows among the items, none for others
     """Read seeds; raises `ValueError` for what is none.
 
-    >>> shoes.seed_rows(['shoe1', 'shoe2'])[1]
+    >>> shoes.seed_rows(['boot1', 'boot2'])[1]
     array([1, 2])
     """
     for shelf in (self.own, self.goods): shelf.unchanged()
@@ -255,7 +256,7 @@ def expand(
 ) -> pd.DataFrame: # id, score, and the columns of the items; best first
     """More items like the seeds, with the attribute.
 
-    >>> shoes.expand(['shoe1', 'shoe2'], k=10, without=['shoe3']).columns.tolist()
+    >>> shoes.expand(['shoe1', 'shoe2'], k=10, without=['boot3']).columns.tolist()
     ['id', 'score', 'price']
     """
     (rows, score, kind, notes), = self.lists([self.question(seeds, k, **options)])

@@ -20,6 +20,7 @@ from fastcore.script import anno_parser
 from threadpoolctl import threadpool_limits
 
 from ..stages.environment import bars_in_terminals, steady_environment, steady_streams, visible
+from ..serving.look import look_command
 from ..settings import check_package, clone_root, load_settings, require
 from ..store import named, whole_file
 
@@ -198,7 +199,8 @@ class _Parser(ArgumentParser): # of one command
         self.exit(2, f'modit: {message}; see {self.prog} --help\n')
 
 # %% ../../nbs/cli/279_command.ipynb #c7a568f9
-COMMANDS = dict(check=_check, expand=_expand, evaluate=_evaluate, query=_query, stage=_stage)
+COMMANDS = dict(check=_check, expand=_expand, evaluate=_evaluate, query=_query, look=look_command,
+                stage=_stage)
 CLONE = 'modit.repro.pages.clone' # where a clone has more of them
 
 def _commands(): # name -> function

@@ -103,7 +103,7 @@ def _values(): # name -> what the text may use
                  stands)
     named = dict(rows_of=_rows_of, in_paper=_in_paper, settings=load_settings, CLAIMED=CLAIMED,
                  version=modit.__version__,
-                 aligned=lambda text: aligned([line.split('\t') for line in text.splitlines()]))
+                 aligned=lambda text: aligned([f'{line}\t'.split('\t')[:5] for line in text.splitlines()]))
     return named | {f.__name__: f for f in functions}
 
 # %% ../../../nbs/repro/report/298_front.ipynb #322534f6

@@ -27,11 +27,9 @@ import pandas as pd # noqa: E402
 import torch # noqa: E402
 
 from modit.cli.command import main # noqa: E402
-from modit.data.folder import write_folder # noqa: E402
 from modit.data.synth import make_domain, make_world # noqa: E402
 from modit.ordering import prepare_corpus # noqa: E402
 from modit.repro.datasets import datasets # noqa: E402
-from modit.settings import load_settings # noqa: E402
 from modit.stages.environment import PERSONAL # noqa: E402
 from modit.store import lock_file # noqa: E402
 
@@ -197,19 +195,6 @@ COMMAND = 'from modit.cli.command import main; main()'
 
 
 def unit(x): return x/np.linalg.norm(x, axis=-1, keepdims=True)
-
-
-def contents(folder): return {p.name: p.read_bytes() for p in sorted(folder.iterdir())}
-
-
-def write_shoes(folder, text=None, name='D1', **columns):
-    "A generated domain as a folder of one's own: `shoe 0`, `shoe 1` and so on, with the text of each number."
-    s = load_settings('smoke')
-    domain = make_domain(make_world(s), name, s)
-    ids = [f'shoe {i}' for i in range(len(domain.items))]
-    if text: columns['text'] = [text(i) for i in range(len(ids))]
-    write_folder(folder, domain.items, ids, domain.attribute, **columns)
-    return folder
 
 
 @contextmanager

@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import corpus_of
 from modit.index import device
-from modit.index.engines import _winner_changed, audit
 from modit.index.milvus import MilvusIndex
 from modit.index.device import DeviceIndex
-from modit.ordering import Corpus, training_cases
 from modit.retrieval import VectorIndex, search
 from modit.settings import load_settings
 from modit.stages import pipeline
@@ -120,17 +117,6 @@ def test_an_answer_does_not_depend_on_company(indexes, kind):
     assert np.array_equal(indexes(kind).search(QUERIES[3:4], 10)[1], ids[3:4])
 
 
-@pytest.mark.parametrize('kind', KINDS)
-def test_own_items_stay_out_and_bad_input_is_refused(indexes, kind):
-    index = indexes(kind)
-    own = index.search(QUERIES[:5], 3)[1]
-    found = search(index, QUERIES[:5], 8, own)
-    assert not (found[:, :, None] == own[:, None]).any() and found.shape == (5, 8)
-    assert index.search(QUERIES[:0], 5)[1].shape == (0, 5)
-    with pytest.raises(ValueError, match='pool of 3000'): index.search(QUERIES, 3001)
-    with pytest.raises(ValueError, match='dimension 8, expected 24'): index.search(QUERIES[:, :8], 5)
-
-
 @pytest.mark.parametrize('kind', [k for k in KINDS if k != 'flat'])
 def test_made_again_it_is_the_same(indexes, kind):
     again = indexes('flat').with_engine(kind)
@@ -157,40 +143,3 @@ def test_without_the_extra_milvus_says_what_to_install(monkeypatch):
 
 
 # ---- the audit
-@pytest.fixture(scope='module')
-def labelled():
-    "A small corpus searched through lists, cases, and candidates off the data."
-    s = load_settings('smoke', index='ivf')
-    corpus = corpus_of('D1', s)
-    cases = training_cases(corpus, 30, s, 'backends')
-    mean = normalize(corpus.items[cases.prefix].mean(1))
-    steps = [normalize(mean + eta*normalize(corpus.probe)) for eta in (0, .5, 1.)]
-    return corpus, cases, dict(probe=np.stack(steps, 1).astype(np.float32)), s
-
-
-class Poor:
-    "An engine that leaves out every other item."
-    def __init__(self, items): self.half = VectorIndex(items[::2])
-
-    def search(self, queries, k):
-        scores, ids = self.half.search(queries, k)
-        return scores, 2*ids
-
-
-def test_audit_measures_what_an_index_misses(labelled):
-    corpus, cases, families, s = labelled
-    good = audit(corpus, cases, families, s.k)
-    assert good.loc['all', 'found'] > .99 and good.loc['probe'].equals(good.loc['all'].rename('probe'))
-    poor = Corpus(**{k: v for k, v in vars(corpus).items() if k != 'index'})
-    vars(poor)['index'] = corpus.index.with_engine(Poor(corpus.index.items))
-    table = audit(poor, cases, families, s.k).loc['all']
-    own = np.repeat(cases.sequence, 3, axis=0)
-    asked, pattern = families['probe'].reshape(-1, s.dim), np.repeat(cases.pattern, 3)
-    ids, exact = (search(x, asked, s.k, own) for x in (poor.index, corpus.index.with_engine('flat')))
-    def joint(found): return (corpus.attribute[found] & (corpus.pattern[found] == pattern[:, None])).mean(1)
-    assert np.isclose(table.joint, abs(joint(ids) - joint(exact)).mean())
-    assert np.isclose(table.bias, (joint(ids) - joint(exact)).mean())
-    both = joint(ids).reshape(-1, 3), joint(exact).reshape(-1, 3)
-    assert np.isclose(table.winners, _winner_changed(*both).mean())
-    hits = [len({*a} & {*b})/s.k for a, b in zip(ids.tolist(), exact.tolist(), strict=True)]
-    assert np.isclose(table.found, np.mean(hits)) and table.queries == 90

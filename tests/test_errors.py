@@ -12,14 +12,13 @@ import torch
 from nbformat.v4 import new_code_cell, new_notebook
 from tqdm import tqdm
 
-from conftest import COMMAND, ROOT, full_disk, run_apart, tracked_files
+from conftest import ROOT, full_disk, tracked_files
 from modit.cli import command
 from modit.repro.pages import page as pages
 from modit.cli.command import main
 from modit.model import new_model
 from modit.repro.pages.notebooks import execute, page_constant
-from modit.ordering import Corpus, draw_groups, pattern_pools
-from modit.patterns import holdout_split
+from modit.ordering import Corpus, pattern_pools
 from modit.repro.pages.page import COMMITTED, open_page
 from modit.repro.pages.redraw import redraw_page
 from modit.settings import load_settings
@@ -34,16 +33,12 @@ def test_patterns_too_small_for_a_case():
     s = load_settings('smoke')
     pattern = np.repeat(np.arange(12, dtype=np.int32), 7) # seven positives each, a case has eight
     attribute, n = np.ones(len(pattern), bool), len(pattern)
-    with pytest.raises(ValueError, match='D1: 0 patterns have 8 positives'):
-        holdout_split(attribute, pattern, s, 'D1')
     corpus = Corpus('D1', np.zeros((n, 2), np.float32), attribute, pattern, role=np.zeros(n, np.uint8),
                     density=np.zeros(n, np.float32), probe=np.zeros(2, np.float32))
     with pytest.raises(ValueError, match='D1: no pattern has 8 positives of role train'):
         pattern_pools(corpus, 'train', s.seq_len)
     corpus.pattern[:8] = 0  # now one pattern has enough, and the others are passed over
     assert list(pattern_pools(corpus, 'train', s.seq_len)) == [0]
-    with pytest.raises(ValueError, match='7 items for sequences of 8'):
-        draw_groups(np.arange(7), 1, s.seq_len, stream(0))
 
 
 def test_checkpoints_that_do_not_fit(tmp_path):
@@ -52,17 +47,10 @@ def test_checkpoints_that_do_not_fit(tmp_path):
     save_checkpoint(path, model, step=3)
     assert load_checkpoint(path, model)['step'] == 3
     kept = {k: v.clone() for k, v in model.state_dict().items()}
-    other = new_model(load_settings('smoke', width=64))
-    with pytest.raises(ValueError, match='other settings'): load_checkpoint(path, other)
-    whole = path.read_bytes()
-    for damage in (whole[:100], whole[:-10], b'', b'not a checkpoint at all'):
-        path.write_bytes(damage)
-        with pytest.raises(ValueError, match='damaged'): load_checkpoint(path, model)
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(ValueError, match='damaged'): load_checkpoint(path, model)
     save_arrays(path, dict(x=ITEMS), kind='pool')
     with pytest.raises(ValueError, match='does not fit'): load_checkpoint(path, model)
-    from safetensors.numpy import save_file
-    save_file(dict(x=ITEMS), path)
-    with pytest.raises(ValueError, match='not written by modit'): load_checkpoint(path, model)
     with pytest.raises(FileNotFoundError, match='no file'): load_checkpoint(tmp_path/'none', model)
     same = [torch.equal(v, kept[k]) for k, v in model.state_dict().items()]
     assert all(same), 'a refused file changed the model'
@@ -227,9 +215,3 @@ def test_what_breaks_off_a_bar_is_told_on_a_line_of_its_own(monkeypatch, capsys,
     monkeypatch.setitem(command.COMMANDS, verb, call)
     with pytest.raises(SystemExit) as status: main([verb, 'shoes'])
     assert status.value.code == code and capsys.readouterr().err.splitlines()[-1] == said
-
-
-def test_a_mistake_ends_the_process_with_2():
-    run = run_apart(COMMAND, 'stage', 'nothing')
-    assert (run.returncode, run.stdout) == (2, '') and run.stderr.startswith('modit: stage')
-    assert run.stderr.strip().count('\n') == 0

@@ -10,10 +10,7 @@ import pandas as pd
 import pytest
 
 from conftest import NO_KERNEL, ROOT, WRITING, copy_repository, results, run_python
-from modit.repro.pages.graph import main_stages, page_job, stage_jobs
-from modit.repro.pages.notebooks import experiment_path
-from modit.repro.pages.redraw import SECOND, SECOND_PAGES, second_jobs
-from modit.settings import load_settings
+from modit.repro.pages.redraw import SECOND
 
 pytestmark = pytest.mark.slow
 
@@ -52,18 +49,6 @@ def test_a_variant_that_was_never_trained_changes_no_result(tmp_path, page, page
 
 # ---- a second world
 LENT = ('data', 'order')  # scores of the first world that stand for a second one's
-
-
-def test_no_job_takes_anything_from_the_first_world():
-    s = load_settings('smoke')
-    pages = [page_job(s, experiment_path(name).stem) for name in SECOND_PAGES]
-    first = {*stage_jobs(s, main_stages(s)), *(job.output for job in pages)}
-    stages, pages = second_jobs('smoke')
-    jobs = stages | pages
-    assert len(pages) == len(SECOND_PAGES) and not first & set(jobs)
-    assert len({job.name for job in jobs.values()}) == len(jobs)
-    for job in jobs.values():
-        assert set(job.inputs) <= set(jobs) and f'"seed": {SECOND}' in job.command
 
 
 def test_the_second_ledger_follows_from_its_scores(tmp_path):

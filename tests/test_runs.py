@@ -59,10 +59,6 @@ def papermill(copy, line):
     return run.stdout + run.stderr
 
 
-def test_a_run_writes_the_main_table(whole):
-    assert {'tab-main.csv', 'main.md', 'cases/main.csv.gz'} <= results(whole).keys()
-
-
 def test_one_experiment_runs_first_what_it_reads(whole, tmp_path):
     "In a clone without results, where the stages are there: who makes these is tested below."
     copy = toy_repository(tmp_path/'modit')

@@ -131,10 +131,6 @@ def test_a_row_of_the_table_is_that_of_the_scores(words, method, file):
     assert [int(x.strip(' *')) for x in line.strip('| ').split('|')[1:]] == [round(x) for x in means]
 
 
-def test_a_sentence_that_no_longer_holds_stops_the_text():
-    with pytest.raises(ValueError, match='no longer holds'): front.holds(False)
-
-
 LISTS = {'library': (LIBRARY, 'nbs/README.md'), 'experiments': (EXPERIMENTS, 'nbs/repro/README.md')}
 
 

@@ -127,17 +127,12 @@ def environment(copy):
     return {**os.environ, **steady, 'PYTHONPATH': packages, 'PATH': path}
 
 
-def begin_apart(code, *words, out, err=None, copy=ROOT, **variables):
-    "Start a text of Python in a process of its own (tests/apart.py); what it says goes to a file, or two."
+def run_apart(code, *words, copy=ROOT, **variables):
+    "Run a text of Python in a process of its own (tests/apart.py), whatever becomes of it."
     env = environment(copy) | {name: str(value) for name, value in variables.items()}
-    return apart.begin(code, *words, cwd=copy, env=env, out=out, err=err)
-
-
-def run_apart(code, *words, **how):
-    "The same to its end, whatever becomes of it."
     with TemporaryDirectory() as place:
         out, err = Path(place)/'out', Path(place)/'err'
-        run = begin_apart(code, *words, out=out, err=err, **how)
+        run = apart.begin(code, *words, cwd=copy, env=env, out=out, err=err)
         run.join()
         return subprocess.CompletedProcess(code, run.exitcode, out.read_text('utf-8'), err.read_text('utf-8'))
 
@@ -163,12 +158,10 @@ def write(figure, out, savefig=Figure.savefig, **words):
 Figure.savefig = write
 """
 
-# What a kernel would need cannot be imported.
-WITHOUT_KERNEL = WRITING + """import sys
+# What a kernel would need cannot be imported. `redraw_page` draws no figure unless it is asked to.
+NO_KERNEL = WRITING + """import sys
 for name in ('papermill', 'nbclient', 'ipykernel', 'jupyter_client'): sys.modules[name] = None
-"""
-# Tables alone are made again: `redraw_page` draws no figure unless it is asked to.
-NO_KERNEL = WITHOUT_KERNEL + """from modit.cli.command import main
+from modit.cli.command import main
 from modit.repro.pages.redraw import redraw_page
 redraw_page.__defaults__ = (False,)
 main(['figures', '--profile', {profile!r}])"""

@@ -7,7 +7,7 @@ import pytest
 from modit.cli.command import main
 from modit.repro.leaderboard.labels import odds
 from modit.repro.leaderboard.scores import choose, run, score, tracks_of
-from modit.repro.leaderboard.split import ROLES, SMALL, half_of_each, open_board, pattern_roles
+from modit.repro.leaderboard.split import ROLES, SMALL, open_board, pattern_roles
 from modit.repro.leaderboard.table import read_rows
 from modit.repro.leaderboard.unlabelled import ROWS
 from modit.store import stream
@@ -18,13 +18,6 @@ def board(): return open_board(SMALL)
 
 
 # ---- the split
-
-
-def test_labels_are_lost_with_the_attribute_or_without():
-    pattern, attribute = np.zeros(4000, int), np.arange(4000) < 1000
-    half = half_of_each(pattern, stream(0, 'test'))
-    assert half.sum() == 2000 and abs(half[attribute].sum() - 500) < 80
-    assert .4 < half_of_each(np.arange(2000), stream(0, 'test')).mean() < .6
 
 
 def test_whole_families_are_far():

@@ -92,10 +92,6 @@ def test_items_to_choose_from_have_the_words_that_are_searched():
     assert len(first) == len(page.names) == 12 and not {*first} & {*page.names}
     page.search.value = ' NUMBER 9 '
     assert {*page.names} == {'n9', *(f'n{i}' for i in range(90, 100))} and '11 items' in page.told.value
-    for _ in range(3): press(page, 'other items')  # they are few, and come again
-    assert len(page.names) == 11
-    page.search.value = 'n42'
-    assert page.names == ['n42']
     page.search.value = '(.*'
     assert page.names == []
 
@@ -179,9 +175,7 @@ def served(tmp_path_factory):
     (folder/'a.svg').write_text(SVG, 'utf-8')
     near = Near(200)
     np.save(folder/'embeddings.npy', near.items.astype('float32'))
-    table = near.columns.assign(id=near.ids, image='a.svg')
-    table.loc[7, ['id', 'text', 'image']] = f'odd {EVIL}', f'odd {EVIL}', '../out.svg'
-    table.to_csv(folder/'items.csv', index=False)
+    near.columns.assign(id=near.ids, image='a.svg').to_csv(folder/'items.csv', index=False)
     with socket.socket() as s:
         s.bind(('127.0.0.1', 0))
         port = s.getsockname()[1]

@@ -81,15 +81,6 @@ def encoder(seed, dim):
     return lambda texts: np.stack([one(text) for text in texts])
 
 
-def test_embedding_needs_no_model_where_all_shards_are_kept(tmp_path, monkeypatch):
-    texts = [f'text {i}' for i in range(10)]
-    monkeypatch.setattr(encoders, 'Embedder', lambda: encoder(1, 4))
-    first = embed(texts, tmp_path, size=4)
-    monkeypatch.setattr(encoders, 'Embedder', None)
-    assert np.array_equal(embed(texts, tmp_path, size=4), first) and first.shape == (10, 4)
-    assert len(list(tmp_path.iterdir())) == 3
-
-
 def test_an_encoder_never_gets_the_vectors_of_another(tmp_path, monkeypatch):
     texts = [f'text {i}' for i in range(10)]
     for seed, dim in ((1, 4), (2, 4), (2, 6)):

@@ -249,9 +249,6 @@ def test_a_table_of_vectors_is_the_folder(good, tmp_path):
         assert np.array_equal(open_embeddings(tmp_path/name), x)
         assert (tmp_path/name/'items.csv').read_bytes() == (tmp_path/'frame'/'items.csv').read_bytes()
     assert read_folder(tmp_path/'frame').ids.tolist() == table.id.tolist()
-    with pytest.raises(ValueError, match='no column embedding; the'): write_table(tmp_path/'no', table)
-    with pytest.raises(ValueError): write_table(tmp_path/'no', table.assign(embedding=[x[0], *x[1:, :3]]))
-    assert not (tmp_path/'no').exists()
 
 
 def test_a_key_is_of_the_content(good, tmp_path):

@@ -105,13 +105,11 @@ def test_items_of_a_folder_stay_there_if_they_are_unit_rows(tmp_path, monkeypatc
     assert pipeline.stage_path(moved, 'corpus', 'mine').stat().st_mtime_ns == made
 
 
-@pytest.mark.parametrize('damage', ['missing', 'short', 'foreign'])
-def test_a_table_that_is_not_whole_is_named(tmp_path, damage):
+@pytest.mark.parametrize('data', [None, b'id,text\n']) # page store has one that was cut off
+def test_a_table_that_is_not_whole_is_named(tmp_path, data):
     save_domain(D1, tmp_path/'D1.safetensors')
     table = tmp_path/'D1.npy'
-    if damage == 'missing': table.unlink()
-    if damage == 'short': table.write_bytes(table.read_bytes()[:-1])
-    if damage == 'foreign': table.write_bytes(b'id,text\n')
+    table.unlink() if data is None else table.write_bytes(data)
     with pytest.raises(ValueError, match=r'D1\.npy: the table of rows .* the next run makes them again') as e:
         load_domain(tmp_path/'D1.safetensors')
     assert '\n' not in str(e.value)

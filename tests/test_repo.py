@@ -109,13 +109,6 @@ def test_folders_import_each_other_one_way():
     TopologicalSorter(arrows).prepare()  # raises CycleError
 
 
-def test_the_library_names_the_reproduction_in_one_line():
-    found = {str(p.relative_to(ROOT/'modit')): re.findall(r'.*modit\.repro.*', p.read_text('utf-8'))
-             for p in MODULES if 'repro' not in p.relative_to(ROOT).parts}
-    [(where, [line, _])] = [(name, lines) for name, lines in found.items() if lines]
-    assert where == 'cli/command.py' and line.startswith('CLONE =')
-
-
 # ---- settings
 def test_every_setting_is_read_somewhere():
     text = ''.join(code(n) for n in NOTEBOOKS if n.stem not in ('000_vocabulary', '002_settings'))
@@ -292,32 +285,27 @@ def test_a_changed_constant_moves_the_stages_that_run_it(stage_keys):
         (copy/f'{name}.py').write_text(text, 'utf-8')
 
 
-def test_a_function_of_one_s_own_is_in_the_key_with_its_module_and_source(stage_keys, tmp_path, monkeypatch):
-    keys, _ = stage_keys
-    monkeypatch.syspath_prepend(tmp_path)
-    for name in ('mine', 'theirs'): (tmp_path/f'{name}.py').write_text('def net(*sizes): return 1\n', 'utf-8')
-    def with_backbone(word): return keys(backbone=word)['pretrained']
-    mine = with_backbone('mine:net')
-    assert len({mine, with_backbone('theirs:net'), with_backbone('modit.model:MODiT')}) == 3
-    (tmp_path/'mine.py').write_text('# a comment\ndef net(*sizes): return 1\n', 'utf-8')
-    assert with_backbone('mine:net') == mine
-    (tmp_path/'mine.py').write_text('def net(*sizes): return 2\n', 'utf-8')
-    assert with_backbone('mine:net') != mine
+USUAL = dict(backbone='modit.model:MODiT', loss='modit.preference:logistic')
 
 
-def test_losses_of_one_name_in_two_modules_have_two_keys(stage_keys, tmp_path, monkeypatch):
+@pytest.mark.parametrize('what', USUAL)
+def test_a_function_of_one_s_own_is_in_the_key_with_its_source(stage_keys, what, tmp_path, monkeypatch):
     keys, _ = stage_keys
     monkeypatch.syspath_prepend(tmp_path)
-    def with_loss(word):
+    def write(name, text): (tmp_path/f'{name}.py').write_text(text, 'utf-8')
+    def key_with(word):
+        if what == 'backbone': return keys(backbone=word)['pretrained']
         pareto = replace(stages.VARIANTS['pareto'], loss=word)
         with monkeypatch.context() as m:
             m.setattr(stages, 'VARIANTS', dict(stages.VARIANTS, pareto=pareto))
             return keys()['pareto']
-    for name in ('mine', 'yours'): (tmp_path/f'{name}.py').write_text('def ipo(x): return x**2\n', 'utf-8')
-    one = with_loss('mine:ipo')
-    assert len({one, with_loss('yours:ipo'), with_loss('modit.preference:logistic')}) == 3
-    (tmp_path/'mine.py').write_text('def ipo(x): return x**4\n', 'utf-8')
-    assert with_loss('mine:ipo') != one
+    for name in ('mine', 'theirs'): write(name, 'def net(*x): return 1\n')
+    mine = key_with('mine:net')
+    assert len({mine, key_with('theirs:net'), key_with(USUAL[what])}) == 3
+    write('mine', '# a comment\ndef net(*x): return 1\n')
+    assert key_with('mine:net') == mine
+    write('mine', 'def net(*x): return 2\n')
+    assert key_with('mine:net') != mine
 
 
 CODE = """

@@ -128,6 +128,12 @@ def server(monkeypatch):
     return made, pauses
 
 
+def test_rows_that_are_there_are_not_inserted_again(world, server):
+    items, made = world[1].items[:700], server[0]
+    made.rows = dict(enumerate(items[:400]))
+    assert len(milvus.MilvusIndex(items, 'nowhere', batch=100)) == 700 and made.written == 300
+
+
 @pytest.mark.parametrize('how', ['slow', 'dropped'])
 def test_a_server_lost_while_labelling_loses_no_block_and_labels_none_twice(world, tmp_path, server, how):
     policy, flat = world

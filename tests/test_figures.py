@@ -16,6 +16,7 @@ from matplotlib.text import Text
 
 from conftest import ROOT, tracked_files
 from modit.repro.report import looks
+from modit.store import stream
 
 WIDTH = 7.5      # inches that a figure is shown at
 SMALLEST = 7     # points
@@ -139,6 +140,24 @@ def test_rulers_find_faults():
     assert {type(artist) for artist, rgba in colours_of(figure) if not is_allowed(rgba)} == {Line2D}
 
 
+def test_a_figure_is_the_same_however_often_it_was_drawn(tmp_path):
+    def draw():
+        y = stream(0, 'a figure').normal(size=(2, 20))
+        figure, axes = plt.subplots(1, 2, figsize=(7, 2.5), sharey=True)
+        for ax, line in zip(axes, y, strict=True): ax.plot(1000*line, label='SFT')
+        axes[-1].legend(loc='center left', bbox_to_anchor=(1, .5))
+        plt.close(figure)
+        return figure
+    first, shown = draw(), draw()
+    for _ in range(3): FigureCanvasAgg(shown).draw()
+    shown.draw_without_rendering()
+    label = looks.PNG[0]
+    for folder, figure in (('a', first), ('b', shown)): looks.save_figure(tmp_path/folder, label, figure)
+    for kind in ('svg', 'png'):
+        a, b = (tmp_path/folder/f'{label}.{kind}' for folder in 'ab')
+        assert a.read_bytes() == b.read_bytes()
+
+
 def test_a_last_bit_of_the_layout_changes_no_byte_of_an_svg(tmp_path):
     for folder, height in (('a', .6), ('b', .6*(1 + 1e-14))):
         figure = plt.figure(layout='none')
@@ -152,3 +171,5 @@ def test_only_what_the_front_page_shows_is_png_too():
     shown = {Path(x) for x in re.findall(r'\((figures/\S+\.png)\)', (ROOT/'README.md').read_text('utf-8'))}
     written = {p for p in tracked_files() if p.parts[0] == 'figures' and p.suffix == '.png'}
     assert written == shown and {p.stem for p in shown} == {*looks.PNG, 'look'}  # a page, photographed
+
+

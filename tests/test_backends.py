@@ -111,6 +111,11 @@ def test_an_answer_does_not_depend_on_company(indexes, kind):
     assert np.array_equal(indexes(kind).search(QUERIES[3:4], 10)[1], ids[3:4])
 
 
+def test_queries_of_another_dimension_are_refused(indexes):
+    with pytest.raises(ValueError, match='dimension 8, expected 24'):
+        indexes('flat').search(QUERIES[:, :8], 5)
+
+
 @pytest.mark.parametrize('kind', [k for k in KINDS if k != 'flat'])
 def test_made_again_it_is_the_same(indexes, kind):
     again = indexes('flat').with_engine(kind)

@@ -187,9 +187,9 @@ def test_committed_profiles_are_those_with_results():
 
 
 @pytest.mark.parametrize('verb, error, code, said', [
-    ('fit', KeyboardInterrupt, 130, 'modit: stopped; the same command resumes it'),
+    ('stage', KeyboardInterrupt, 130, 'modit: stopped; the same command resumes it'),
     ('check', KeyboardInterrupt, 130, 'modit: stopped'),
-    ('fit', FloatingPointError, 2, 'modit: loss is nan')])
+    ('stage', FloatingPointError, 2, 'modit: loss is nan')])
 def test_what_breaks_off_a_bar_is_told_on_a_line_of_its_own(monkeypatch, capsys, verb, error, code, said):
     def call(
         folder # as the command has it

@@ -1,15 +1,18 @@
 "Asking for fewer domains, splits or cases than were scored reads the scores, and computes nothing."
+import io
+from contextlib import redirect_stdout
 
 import pandas as pd
 import pytest
 
+from conftest import ROOT
 from modit.repro.datasets.datasets import DATASETS, asks, pages_asked
-from modit.repro.report.report import figures_dir, write_cases
+from modit.repro.report.report import figures_dir, read_cases, write_cases
 from modit.repro.pages import page as pages
 from modit.stages import pipeline
-from modit.repro.pages.notebooks import short_name
+from modit.repro.pages.notebooks import page_constant, short_name
 from modit.repro.pages.parameters import owner_of, reads_of
-from modit.repro.pages.page import open_page, pages_before
+from modit.repro.pages.page import open_page, page_module, pages_before
 from modit.repro.pages.parameters import has_scores
 
 LESS = dict(domains=['D1'], cases=100)
@@ -23,6 +26,18 @@ def untrained(tmp_path, monkeypatch):
     monkeypatch.setattr(pipeline, 'make_stage', refuse)
     monkeypatch.setattr(pages, 'results_folder', folder)
     return tmp_path
+
+
+@pytest.mark.parametrize('name', ['main', 'order', 'pareto', 'guidance'])
+def test_less_is_read_without_a_stage(untrained, name):
+    p = open_page(name, profile='mini', **LESS)
+    with redirect_stdout(io.StringIO()): scores = p.scores(page_module(name))
+    assert not p.made and not p.missing()
+    for score in page_constant(name, 'SCORES'):
+        whole = read_cases(ROOT/'figures'/'mini', score)
+        kept = whole[whole.domain.isin(['D1', 'all'])]
+        if 'case' in whole: kept = kept[kept.case < 100]
+        pd.testing.assert_frame_equal(scores[score], kept.reset_index(drop=True))
 
 
 def test_what_was_computed_before_is_not_replaced(untrained):

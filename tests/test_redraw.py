@@ -1,6 +1,4 @@
-"""Tables are made again from scores, without a model and without a kernel; so are the verdicts of a second
-world, whose jobs take nothing from the first.
-
+"""Tables are made again from scores, without a model and without a kernel; so is a second world's ledger.
 That what is committed follows from the committed scores is tested page by page in test_outputs.py.
 """
 import re

@@ -187,14 +187,15 @@ def test_committed_profiles_are_those_with_results():
 
 
 @pytest.mark.parametrize('verb, error, code, said', [
-    ('stage', KeyboardInterrupt, 130, 'modit: stopped; the same command resumes it'),
+    ('fit', KeyboardInterrupt, 130, 'modit: stopped; the same command resumes it'),
     ('check', KeyboardInterrupt, 130, 'modit: stopped'),
-    ('stage', FloatingPointError, 2, 'modit: loss is nan')])
+    ('fit', FloatingPointError, 2, 'modit: loss is nan')])
 def test_what_breaks_off_a_bar_is_told_on_a_line_of_its_own(monkeypatch, capsys, verb, error, code, said):
     def call(
         folder # as the command has it
     ):
         for _ in tqdm(range(3)): raise error('loss is\nnan')
     monkeypatch.setitem(command.COMMANDS, verb, call)
+    monkeypatch.setattr(command, 'KEEPING', ('fit',))
     with pytest.raises(SystemExit) as status: main([verb, 'shoes'])
     assert status.value.code == code and capsys.readouterr().err.splitlines()[-1] == said

@@ -27,11 +27,9 @@ import pandas as pd # noqa: E402
 import torch # noqa: E402
 
 from modit.cli.command import main # noqa: E402
-from modit.data.folder import write_folder # noqa: E402
 from modit.data.synth import make_domain, make_world # noqa: E402
 from modit.ordering import prepare_corpus # noqa: E402
 from modit.repro.datasets import datasets # noqa: E402
-from modit.settings import load_settings # noqa: E402
 from modit.stages.environment import PERSONAL # noqa: E402
 from modit.store import lock_file # noqa: E402
 
@@ -129,17 +127,12 @@ def environment(copy):
     return {**os.environ, **steady, 'PYTHONPATH': packages, 'PATH': path}
 
 
-def begin_apart(code, *words, out, err=None, copy=ROOT, **variables):
-    "Start a text of Python in a process of its own (tests/apart.py); what it says goes to a file, or two."
+def run_apart(code, *words, copy=ROOT, **variables):
+    "Run a text of Python in a process of its own (tests/apart.py), whatever becomes of it."
     env = environment(copy) | {name: str(value) for name, value in variables.items()}
-    return apart.begin(code, *words, cwd=copy, env=env, out=out, err=err)
-
-
-def run_apart(code, *words, **how):
-    "The same to its end, whatever becomes of it."
     with TemporaryDirectory() as place:
         out, err = Path(place)/'out', Path(place)/'err'
-        run = begin_apart(code, *words, out=out, err=err, **how)
+        run = apart.begin(code, *words, cwd=copy, env=env, out=out, err=err)
         run.join()
         return subprocess.CompletedProcess(code, run.exitcode, out.read_text('utf-8'), err.read_text('utf-8'))
 
@@ -165,12 +158,10 @@ def write(figure, out, savefig=Figure.savefig, **words):
 Figure.savefig = write
 """
 
-# What a kernel would need cannot be imported.
-WITHOUT_KERNEL = WRITING + """import sys
+# What a kernel would need cannot be imported. `redraw_page` draws no figure unless it is asked to.
+NO_KERNEL = WRITING + """import sys
 for name in ('papermill', 'nbclient', 'ipykernel', 'jupyter_client'): sys.modules[name] = None
-"""
-# Tables alone are made again: `redraw_page` draws no figure unless it is asked to.
-NO_KERNEL = WITHOUT_KERNEL + """from modit.cli.command import main
+from modit.cli.command import main
 from modit.repro.pages.redraw import redraw_page
 redraw_page.__defaults__ = (False,)
 main(['figures', '--profile', {profile!r}])"""
@@ -197,19 +188,6 @@ COMMAND = 'from modit.cli.command import main; main()'
 
 
 def unit(x): return x/np.linalg.norm(x, axis=-1, keepdims=True)
-
-
-def contents(folder): return {p.name: p.read_bytes() for p in sorted(folder.iterdir())}
-
-
-def write_shoes(folder, text=None, name='D1', **columns):
-    "A generated domain as a folder of one's own: `shoe 0`, `shoe 1` and so on, with the text of each number."
-    s = load_settings('smoke')
-    domain = make_domain(make_world(s), name, s)
-    ids = [f'shoe {i}' for i in range(len(domain.items))]
-    if text: columns['text'] = [text(i) for i in range(len(ids))]
-    write_folder(folder, domain.items, ids, domain.attribute, **columns)
-    return folder
 
 
 @contextmanager

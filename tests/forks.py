@@ -2,10 +2,8 @@
 `python tests/forks.py '{"profile": "smoke"}' 330_order 370_best_of_n`.
 
 Forks of this process, which has imported what all pages need, make the stages of the main results and run
-the pages' cells, a fork a page, those that read another's scores after it. What all forks would do again is
-done before: code is read, for the keys of stages and runs. All else is as in `modit run`: parameters are
-checked, papermill puts them into the page, a run leaves its marker. Figures are drawn once, as svg, and shown
-nowhere: kernels show them, and write png, in other tests; with "drawn": false none is drawn.
+the pages' cells, a fork a page, those that read another's scores after it. All else is as in `modit run`.
+Figures are drawn once, as svg, and shown nowhere; with "drawn": false none is drawn.
 The last line that is printed says, as JSON, what went wrong with each page, if anything did.
 """
 import io

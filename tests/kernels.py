@@ -1,11 +1,8 @@
 """Sets of kernels: variables under which the libraries compute as on an older processor, written here once.
 
-A library picks its kernels for the processor, and with other kernels the last bit of a sum is another. A test
-holds under every set. `make test KERNELS=no-avx512` runs them all under one, `make test KERNELS=no-avx2
-TESTS=tests/test_flow.py` one file, and `python tests/kernels.py no-avx2 command ...` anything.
-
+A test holds under every set. `make test KERNELS=no-avx512` runs them all under one, with
+TESTS=tests/test_flow.py one file, and `python tests/kernels.py no-avx2 command ...` anything.
 MKL obeys MKL_ENABLE_INSTRUCTIONS on Intel alone; on other makes its kernels for AVX-512 are not taken anyway.
-
 The set `elsewhere` changes no kernel: the interpreter believes that it stands on another machine.
 """
 import os

@@ -158,14 +158,7 @@ def has_prose_beside_code(page):
     return [f'{prose} cells of prose for {code} of code; at least one for two'] if 2*prose < code else []
 
 
-def has_lines_that_fit(page):
-    lines = [line for cell in cells(page, 'code') for line in cell.splitlines()]
-    return [f'more than 110 columns: {line}' for line in lines if len(line) > 110]
-
-
 # ---- exported cells
-
-
 def does_not_export_too_many_lines(page):
     limit = EXPERIMENT_LINES if is_experiment(page) else PAGE_LINES
     return [f'{lines_of(page)} exported lines; at most {limit}'] if lines_of(page) > limit else []
@@ -223,7 +216,6 @@ def imports_from_lower_numbers(page):
     for node in [n for cell in exported(page) for n in nodes_of(cell) if isinstance(n, ast.ImportFrom)]:
         parts, names = (node.module or '').split('.'), [a.name for a in node.names]
         if parts[0] != 'modit': continue
-        if '*' in names: found.append('name what is imported')
         if parts[1:2] == ['repro'] and parts[2:3] in (['paper'], ['ours'], ['verdicts']):
             found.append(f'experiments are imported by nobody: {node.module}')
         modules = parts[-1:] if parts[-1] in places() else names
@@ -267,7 +259,7 @@ def trains_nothing(page):
 
 OF_ALL = (begins_with_a_title, has_a_size_to_read, stores_no_progress_bar, shows_tables_whole,
           stores_nothing_of_the_machine,
-          has_prose_beside_code, has_lines_that_fit, does_not_export_too_many_lines,
+          has_prose_beside_code, does_not_export_too_many_lines,
           annotates_settings_and_pages, has_no_long_exported_cell,
           has_one_public_definition_a_cell, has_no_comprehension_in_a_comprehension,
           tells_parameters_line_by_line, has_docstrings_of_one_line, imports_from_lower_numbers)

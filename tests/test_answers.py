@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 
 from conftest import EXPERIMENTS
-from modit.repro.report.report import written_table
 
 every_page = pytest.mark.parametrize('page', EXPERIMENTS, ids=lambda p: p.stem)
 
@@ -45,21 +44,6 @@ def test_a_short_answer_comes_first(page):
     found = answers(page)
     assert found, 'a paragraph that begins with **Answer (profile mini).**'
     assert max(len(text.split()) for text in found) <= 60, 'an answer has 60 words; numbers are in tables'
-
-
-@every_page
-def test_results_come_before_the_code(page):
-    "Committed results: a picture stands below the answer, tables where the page is opened, or both."
-    text, *codes = json.loads(page.read_text('utf-8'))['cells']
-    below = ''.join(text['source']).partition('**Answer')[2]
-    pictures = re.findall(r'!\[[^\]]+\]\((?:\.\./)+(figures/[\w-]+/fig-[\w-]+\.svg)\)', below)
-    [opened] = [''.join(c['source']) for c in codes if 'globals())' in ''.join(c['source'])]
-    labels = re.findall(r"'([\w-]+)'", opened.partition('p.show(')[2])
-    root = page.parents[3]
-    shown = pictures or labels
-    assert shown, 'link a picture below the answer, or end the cell that opens the page with p.show'
-    assert not [name for name in pictures if not (root/name).exists()]
-    for label in labels: assert written_table(root/'figures'/'mini', label)
 
 
 @every_page

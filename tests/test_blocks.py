@@ -60,15 +60,6 @@ def test_labels_are_those_of_a_search_by_hand(world):
         assert np.allclose(pool.same[i], same.mean(1))
 
 
-def test_an_index_is_audited_once_a_pool(world, monkeypatch):
-    policy, corpus = world
-    seen = []
-    monkeypatch.setattr(pipeline, 'audit_labels', lambda corpus, cases, families, k: seen.append(
-        (len(cases), [len(x) for x in families.values()])))
-    labelled_pool(policy, replace(corpus, index_kind='ivf'), S, label=labeller(None))
-    assert seen == [(48, [48, 48])]
-
-
 def test_a_later_round_goes_on_at_its_unfinished_block(world, tmp_path, monkeypatch):
     policy, corpus = world
     s, label, rows = replace(S, hppo_steps=2), pipeline.label_pool, []

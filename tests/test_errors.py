@@ -12,16 +12,14 @@ import torch
 from nbformat.v4 import new_code_cell, new_notebook
 from tqdm import tqdm
 
-from conftest import COMMAND, ROOT, full_disk, run_apart, tracked_files
+from conftest import ROOT, full_disk, tracked_files
 from modit.cli import command
 from modit.repro.pages import page as pages
 from modit.cli.command import main
 from modit.model import new_model
 from modit.repro.pages.notebooks import execute, page_constant
-from modit.ordering import Corpus, draw_groups, pattern_pools
-from modit.patterns import holdout_split
+from modit.ordering import Corpus, pattern_pools
 from modit.repro.pages.page import COMMITTED, open_page
-from modit.repro.pages.redraw import redraw_page
 from modit.settings import load_settings
 from modit.stages.pipeline import one_at_a_time
 from modit.store import (atomic_write, load_arrays, lock_file, save_arrays, save_rows, stream, whole_file)
@@ -34,16 +32,12 @@ def test_patterns_too_small_for_a_case():
     s = load_settings('smoke')
     pattern = np.repeat(np.arange(12, dtype=np.int32), 7) # seven positives each, a case has eight
     attribute, n = np.ones(len(pattern), bool), len(pattern)
-    with pytest.raises(ValueError, match='D1: 0 patterns have 8 positives'):
-        holdout_split(attribute, pattern, s, 'D1')
     corpus = Corpus('D1', np.zeros((n, 2), np.float32), attribute, pattern, role=np.zeros(n, np.uint8),
                     density=np.zeros(n, np.float32), probe=np.zeros(2, np.float32))
     with pytest.raises(ValueError, match='D1: no pattern has 8 positives of role train'):
         pattern_pools(corpus, 'train', s.seq_len)
     corpus.pattern[:8] = 0  # now one pattern has enough, and the others are passed over
     assert list(pattern_pools(corpus, 'train', s.seq_len)) == [0]
-    with pytest.raises(ValueError, match='7 items for sequences of 8'):
-        draw_groups(np.arange(7), 1, s.seq_len, stream(0))
 
 
 def test_checkpoints_that_do_not_fit(tmp_path):
@@ -52,17 +46,10 @@ def test_checkpoints_that_do_not_fit(tmp_path):
     save_checkpoint(path, model, step=3)
     assert load_checkpoint(path, model)['step'] == 3
     kept = {k: v.clone() for k, v in model.state_dict().items()}
-    other = new_model(load_settings('smoke', width=64))
-    with pytest.raises(ValueError, match='other settings'): load_checkpoint(path, other)
-    whole = path.read_bytes()
-    for damage in (whole[:100], whole[:-10], b'', b'not a checkpoint at all'):
-        path.write_bytes(damage)
-        with pytest.raises(ValueError, match='damaged'): load_checkpoint(path, model)
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(ValueError, match='damaged'): load_checkpoint(path, model)
     save_arrays(path, dict(x=ITEMS), kind='pool')
     with pytest.raises(ValueError, match='does not fit'): load_checkpoint(path, model)
-    from safetensors.numpy import save_file
-    save_file(dict(x=ITEMS), path)
-    with pytest.raises(ValueError, match='not written by modit'): load_checkpoint(path, model)
     with pytest.raises(FileNotFoundError, match='no file'): load_checkpoint(tmp_path/'none', model)
     same = [torch.equal(v, kept[k]) for k, v in model.state_dict().items()]
     assert all(same), 'a refused file changed the model'
@@ -90,14 +77,14 @@ def test_read_only_disk_keeps_the_old_file(tmp_path, monkeypatch, call):
     assert path.read_text('utf-8') == 'old' and list(tmp_path.iterdir()) == [path]
 
 
-@pytest.fixture(params=[0o022, 0o077, 0o002, 0o027])
+def mode_of(path): return path.stat().st_mode & 0o7777
+
+
+@pytest.fixture(params=[0o022, 0o077, 0o002])
 def umask(request):
     before = os.umask(request.param)
     yield request.param
     os.umask(before)
-
-
-def mode_of(path): return path.stat().st_mode & 0o7777
 
 
 def test_new_files_follow_the_umask_and_old_ones_keep_their_mode(tmp_path, umask):
@@ -106,21 +93,14 @@ def test_new_files_follow_the_umask_and_old_ones_keep_their_mode(tmp_path, umask
     for name, make in makers.items():
         make(tmp_path/name)
         assert mode_of(tmp_path/name) == 0o666 & ~umask
-        for mode in (0o600, 0o664, 0o444, 0o640, 0o755):
+        for mode in (0o600, 0o444, 0o755):
             (tmp_path/name).chmod(mode)
             make(tmp_path/name)
             assert mode_of(tmp_path/name) == mode
-    plain = lock_file(tmp_path/'a.lock')
-    assert mode_of(tmp_path/'a.lock') == 0o666 & ~umask
-    plain.close()
-
-
-def test_what_replaces_a_private_file_is_private_while_it_is_written(tmp_path, umask):
-    atomic_write(tmp_path/'a', 'x')
-    (tmp_path/'a').chmod(0o600)
-    with whole_file(tmp_path/'a') as f:
-        f.write(b'secret')
-        assert {mode_of(p) for p in tmp_path.iterdir()} == {0o600}
+    with lock_file(tmp_path/'a.lock'): assert mode_of(tmp_path/'a.lock') == 0o666 & ~umask
+    (tmp_path/'text').chmod(0o600)
+    with whole_file(tmp_path/'text'): # what replaces a private file is private while it is written
+        assert [mode_of(p) for p in tmp_path.glob('.text*')] == [0o600]
 
 
 def test_only_files_are_replaced(tmp_path):
@@ -160,9 +140,8 @@ def page(path, *sources, tag=True):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('source, said', [
-    ('import os; os.kill(os.getpid(), 9)', 'kernel died'),
-    ('import sys; sys.exit(0)', 'did not run|SystemExit')])
+@pytest.mark.parametrize('source, said', [('import os; os.kill(os.getpid(), 9)', 'kernel died'),
+                                          ('import sys; sys.exit(0)', 'did not run|SystemExit')])
 def test_a_page_that_fails_is_never_done(source, said):
     (ROOT/'runs').mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=ROOT/'runs') as folder:
@@ -202,14 +181,6 @@ def test_committed_scores_that_are_not_there_are_named_with_their_command(unscor
     assert not unscored
 
 
-@pytest.mark.parametrize('profile', ['smoke', 'mini'])
-def test_a_redraw_makes_no_scores_of_another_page(unscored, profile):
-    p = open_page('bootstrap', profile=profile)
-    assert not page_constant('bootstrap', 'SCORES')
-    with pytest.raises(FileNotFoundError, match='lacks main'): redraw_page(p.name, profile=profile)
-    assert not unscored
-
-
 def test_committed_profiles_are_those_with_results():
     folders = {p.parts[1] for p in tracked_files() if p.match('figures/*/manifest.json')}
     assert folders == set(COMMITTED), 'a public dataset has a row in DATASETS and results in git'
@@ -225,11 +196,6 @@ def test_what_breaks_off_a_bar_is_told_on_a_line_of_its_own(monkeypatch, capsys,
     ):
         for _ in tqdm(range(3)): raise error('loss is\nnan')
     monkeypatch.setitem(command.COMMANDS, verb, call)
+    monkeypatch.setattr(command, 'KEEPING', ('fit',))
     with pytest.raises(SystemExit) as status: main([verb, 'shoes'])
     assert status.value.code == code and capsys.readouterr().err.splitlines()[-1] == said
-
-
-def test_a_mistake_ends_the_process_with_2():
-    run = run_apart(COMMAND, 'stage', 'nothing')
-    assert (run.returncode, run.stdout) == (2, '') and run.stderr.startswith('modit: stage')
-    assert run.stderr.strip().count('\n') == 0

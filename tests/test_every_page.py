@@ -6,8 +6,8 @@ import json
 import pandas as pd
 import pytest
 
-from conftest import LABELS, MAIN, WITHOUT_KERNEL, copied, digest, in_forks, results, run_python
-from conftest import said_in_forks, toy_repository
+from conftest import LABELS, MAIN, copied, digest, in_forks, results
+from conftest import said_in_forks
 from modit.repro.report.report import read_cases
 from modit.repro.pages import page
 from modit.repro.pages.notebooks import experiment_path, experiments, page_constant, short_name
@@ -88,14 +88,6 @@ def test_the_part_of_a_run_is_what_a_narrower_run_computes(everything, reruns, m
         pd.testing.assert_frame_equal(rows, read_cases(p.folder, score), check_dtype=False)
 
 
-def test_a_page_under_other_settings_has_the_others_scores_made(everything):
-    before, smoke = results(everything), everything/'figures'/'smoke'
-    in_forks(everything, ['440_baselines'], overrides=dict(resamples=100))  # no score hangs on these
-    assert results(everything) == before
-    for name in ('main.csv.gz', 'validation.csv.gz'):
-        assert digest(smoke/'runs'/'resamples=100'/'cases'/name) == digest(smoke/'cases'/name)
-
-
 def test_a_sweep_joins_its_tables_and_goes_on_where_it_was(everything):
     grid = ['jacobi', 'domains=D1', 'weights=endpoint', 'sft_lr=0.001,0.002', '--profile', 'smoke']
     before = results(everything)
@@ -108,20 +100,3 @@ def test_a_sweep_joins_its_tables_and_goes_on_where_it_was(everything):
     finish(everything, 'sweep', *grid)
     assert '2 combinations, 0 to run' in messages(everything)
     assert {p.name: digest(p) for p in folder.iterdir()} == made
-
-
-REDRAWN = '''from modit.repro.pages.redraw import redraw_page
-for name in ('main', 'order', 'pareto'): redraw_page(name, profile='smoke')'''
-
-
-def test_redrawing_needs_no_models_and_no_kernel(everything, tmp_path):
-    "Three pages; what all of them write but figures is compared for the committed scores (test_redraw.py)."
-    copy = toy_repository(tmp_path/'modit')
-    copied(everything/'figures'/'smoke', copy/'figures')
-    for kind in ('tab', 'fig'):
-        for path in (copy/'figures'/'smoke').glob(f'{kind}-*'): path.unlink()
-    run_python(WITHOUT_KERNEL.format(kinds=('svg',)) + REDRAWN, copy)
-    assert not list((copy/'runs').rglob('*.safetensors')) and not list((copy/'runs').rglob('*.ipynb'))
-    ours, theirs = results(copy), results(everything)
-    assert {'tab-main.csv', 'fig-order.svg', 'fig-pareto.svg'} <= ours.keys()
-    assert {k for k, v in ours.items() if v != theirs[k]} == set()

@@ -1,5 +1,4 @@
 """The pages that public datasets are asked, on small domains that lie in folders."""
-import re
 
 import pytest
 
@@ -16,15 +15,6 @@ OWN = dict(items='3000 3600', clusters='12 12', heldout_clusters='3 3', valid_cl
            train_rows='64 96', normal_share='.2 .2', repetition='1 1', sft_epochs='1 1', heldout_items='.5')
 
 
-def tiny_profile(text):
-    "The profile smoke for domains of folders, as a section of settings.ini."
-    smoke = re.search(r'^\[smoke\]\n(.*?)(?=^\[|\Z)', text, re.M | re.S)[1]
-    lines = [line for line in smoke.strip().splitlines() if line.split(' ')[0] not in OWN]
-    folders = ' '.join(f'tiny/{name}' for name in NAMES)
-    own = dict(domains=' '.join(NAMES), folders=folders, **OWN)
-    return '\n'.join(['\n[tiny]', *lines, *(f'{k} = {v}' for k, v in own.items())]) + '\n'
-
-
 @pytest.fixture(scope='module')
 def copy(tmp_path_factory):
     "A copy of the repository with two folders and a profile of theirs."
@@ -36,8 +26,9 @@ def copy(tmp_path_factory):
                      text=[f'about {x}: more' for x in ids])
         assert not problems(copy/'runs'/'tiny'/name)
     (copy/'runs'/'tiny'/'mice'/'LICENSE').write_text('copies may go', 'utf-8')
-    profiles = (copy/'settings.ini').read_text('utf-8')
-    (copy/'settings.ini').write_text(profiles + tiny_profile(profiles), 'utf-8')
+    own = dict(base='smoke', domains=' '.join(NAMES), folders=' '.join(f'tiny/{x}' for x in NAMES), **OWN)
+    with open(copy/'settings.ini', 'a', encoding='utf-8') as f:
+        f.write('\n'.join(['', '[tiny]', *(f'{k} = {v}' for k, v in own.items()), '']))
     return copy
 
 

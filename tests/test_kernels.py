@@ -1,9 +1,8 @@
 """Results hang on decisions, and decisions must not hang on a last bit.
 
 A library picks its kernels for the processor, and with other kernels the last bit of a sum is another. The
-same small run is made twice here, each time in a process of its own: with this machine's kernels, and with
-those of the oldest set (tests/kernels.py). What is decided from items and labels, patterns, roles and
-sequences, is the same. Queries of a trained model differ by rounding, so a few of their neighbours may.
+same small run is made here with this machine's kernels and with the oldest set (tests/kernels.py): what is
+decided from items and labels is the same, and a few neighbours of a trained model's queries may differ.
 """
 from concurrent.futures import ThreadPoolExecutor
 

@@ -50,14 +50,6 @@ HARM = {'validation: written by another run': lambda at: write_cases(at, 'valida
         'claims: judged by another run': lambda at: update_claims(at, [judge('C02', CELLS.assign(high=.3))])}
 
 
-def test_a_mark_knows_files_beside_scores(smoke):
-    (smoke/'tab-proportions.csv').write_text('x\n1\n', 'utf-8')
-    leave('305_deviations')
-    assert has_run('smoke', '305_deviations')
-    (smoke/'tab-proportions.csv').write_text('x\n2\n', 'utf-8')
-    assert not has_run('smoke', '305_deviations')
-
-
 @pytest.mark.parametrize('why', HARM)
 def test_a_mark_holds_until_something_is_changed(smoke, capsys, why):
     assert drop_stale('smoke') == [] and has_run('smoke', '320_main')

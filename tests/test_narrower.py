@@ -29,21 +29,15 @@ def untrained(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize('name', ['main', 'order', 'pareto', 'guidance'])
-def test_less_is_read_and_published_without_a_stage(untrained, name):
-    module, p = page_module(name), open_page(name, profile='mini', **LESS)
-    with redirect_stdout(io.StringIO()): scores = p.scores(module)
+def test_less_is_read_without_a_stage(untrained, name):
+    p = open_page(name, profile='mini', **LESS)
+    with redirect_stdout(io.StringIO()): scores = p.scores(page_module(name))
     assert not p.made and not p.missing()
     for score in page_constant(name, 'SCORES'):
         whole = read_cases(ROOT/'figures'/'mini', score)
         kept = whole[whole.domain.isin(['D1', 'all'])]
         if 'case' in whole: kept = kept[kept.case < 100]
         pd.testing.assert_frame_equal(scores[score], kept.reset_index(drop=True))
-    tables, claims = module.table(scores, p), module.claims(scores, p)
-    p.publish(tables, {}, claims)
-    results = (untrained/f'{name}.md').read_text('utf-8')
-    assert [*tables] == [x.removeprefix('## ') for x in results.splitlines() if x.startswith('## ')]
-    assert all((untrained/f'{label}.csv').exists() for label in tables)
-    assert not (untrained/'manifest.json').exists()
 
 
 def test_what_was_computed_before_is_not_replaced(untrained):

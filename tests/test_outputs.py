@@ -2,9 +2,8 @@
 cell by cell. Each of its stored outputs is compared with the new one, a picture pixel by pixel; tables,
 results and the ledger are compared with the committed ones; and its figures are measured (test_figures.py).
 
-Nothing is trained and nothing is written. One rule says what is not compared: a cell that asks the store for
-a corpus or a model, for it shows what no score file holds. What differs from run to run, such as a duration,
-has no place among the stored outputs of an experiment.
+Nothing is trained and nothing is written. What is not compared is a cell that asks the store for a corpus or
+a model, for it shows what no score file holds.
 """
 import base64
 import io

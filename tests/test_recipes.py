@@ -1,7 +1,6 @@
 """Recipes of CONTRIBUTING, followed together in one copy: few files each, and no other model is trained.
 
-That tables stay as they are where a variant is added is tested in test_redraw.py; the recipe of a preference
-loss is in test_learning.py, that of a backbone in test_backbone.py.
+The recipe of a preference loss is in test_learning.py, that of a backbone in test_backbone.py.
 """
 import json
 import shutil

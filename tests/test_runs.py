@@ -1,9 +1,7 @@
 """Whole runs at the smoke profile: two give the same files, one of them killed again and again.
 
-Each run works in its own copy of the repository and gets its own process group, which SIGKILL ends at once.
-One run goes through the graph, with a process for every stage and a kernel for every page, and is killed on
-its way. The other makes the same in forks (tests/forks.py), where a page costs its own work alone;
-test_every_page.py goes on from there.
+One goes through the graph, with a process for every stage and a kernel for every page, and is killed on its
+way. The other makes the same in forks (tests/forks.py); test_every_page.py goes on from there.
 """
 import os
 import random
@@ -59,10 +57,6 @@ def papermill(copy, line):
     return run.stdout + run.stderr
 
 
-def test_a_run_writes_the_main_table(whole):
-    assert {'tab-main.csv', 'main.md', 'cases/main.csv.gz'} <= results(whole).keys()
-
-
 def test_one_experiment_runs_first_what_it_reads(whole, tmp_path):
     "In a clone without results, where the stages are there: who makes these is tested below."
     copy = toy_repository(tmp_path/'modit')
@@ -84,8 +78,7 @@ def test_a_papermill_line_by_hand_gives_the_same_files(whole, tmp_path):
 # Left to a run: stages of one domain, and the two pages after them. Other domains run the same code.
 LEFT = ('pool-D1-*', 'adaptive-D1-*', 'off_policy-D1-*', 'pareto*-D1-*')
 
-# Killed when such a file is there: the rounds of a stage, a page's scores before its tables. Kills of other
-# stages that train are in test_folder.py; other domains run the same code.
+# Killed when such a file is there: the rounds of a stage, a page's scores before its tables.
 MOMENTS = ('runs/smoke/adaptive-D1-*', 'figures/smoke/cases/main.*')
 MAIN_RUN = ('main', '--profile', 'smoke')
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from conftest import HANG, ROOT, environment, run_apart
-from modit.cli.command import main
 from modit.model import new_model
 from modit import training
 from modit.stages import pipeline
@@ -189,16 +188,6 @@ def test_processes_that_do_not_find_each_other_are_refused(tmp_path):
     run = start(None, code, tmp_path, two=False)
     assert run.returncode and '2 processes were started, and each works alone on cpu' in run.stderr
     assert os.environ.get('WORLD_SIZE') is None
-
-
-@pytest.mark.parametrize('stage', ('pretrained', 'adaptive'))
-def test_tf32_is_refused_without_an_accelerator_and_leaves_nothing(tmp_path, monkeypatch, capsys, stage):
-    for name, value in (ALONE | dict(MODIT_RUNS=str(tmp_path))).items(): monkeypatch.setenv(name, value)
-    words = ['stage', stage, *(['D1'] if stage != 'pretrained' else []), '--profile', 'smoke']
-    with pytest.raises(SystemExit) as end: main([*words, '--overrides', json.dumps(dict(precision='tf32'))])
-    said = capsys.readouterr().err
-    assert end.value.code == 2 and said.count('\n') == 1 and 'tf32: needs an NVIDIA' in said
-    assert not [path for path in tmp_path.rglob('*.safetensors')]
 
 
 def test_only_a_stage_that_trains_has_products_of_lower_precision(monkeypatch, tmp_path):

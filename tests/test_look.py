@@ -1,11 +1,14 @@
-"""The page of lists: its clicks without a browser, and the web page that it is served as."""
+"""The page of lists: its clicks without a browser, and as a web page in a real one."""
 import base64
+import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import time
 from html.parser import HTMLParser
 from urllib.request import urlopen
 
@@ -92,6 +95,10 @@ def test_items_to_choose_from_have_the_words_that_are_searched():
     assert len(first) == len(page.names) == 12 and not {*first} & {*page.names}
     page.search.value = ' NUMBER 9 '
     assert {*page.names} == {'n9', *(f'n{i}' for i in range(90, 100))} and '11 items' in page.told.value
+    for _ in range(3): press(page, 'other items')  # they are few, and come again
+    assert len(page.names) == 11
+    page.search.value = 'n42'
+    assert page.names == ['n42']
     page.search.value = '(.*'
     assert page.names == []
 
@@ -159,10 +166,63 @@ def test_a_page_says_what_it_lacks(monkeypatch):
     with pytest.raises(ValueError, match='pip install ipywidgets'): look(Near())
 
 
-# ---- as a web page
+# ---- a real browser
 SERVED = '''import sys
 from modit.serving.look import look_command
 look_command(sys.argv[1], port=int(sys.argv[2]), no_browser=True)'''
+CHROMES = 'chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'
+
+
+class Browser:
+    "A browser without a window, spoken to by the protocol of its own tools."
+    def __init__(self, program, home):
+        flags = ['--headless=new', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage',
+                 '--remote-debugging-port=0', f'--user-data-dir={home}', '--window-size=1240,900']
+        self.run = subprocess.Popen([program, *flags, 'about:blank'], stderr=subprocess.DEVNULL)
+        port = home/'DevToolsActivePort'
+        told = waited(lambda: port.exists() and port.read_text('utf-8'))
+        with urlopen(f'http://127.0.0.1:{told.split()[0]}/json/list') as f: pages = json.load(f)
+        address = next(x['webSocketDebuggerUrl'] for x in pages if x['type'] == 'page')
+        from websocket import create_connection
+        self.socket, self.count, self.events = create_connection(address, suppress_origin=True), 0, []
+        for part in ('Page', 'Network', 'Runtime'): self.call(f'{part}.enable')
+
+    def call(self, method, **given):
+        self.count += 1
+        self.socket.send(json.dumps(dict(id=self.count, method=method, params=given)))
+        while (said := json.loads(self.socket.recv())).get('id') != self.count: self.events.append(said)
+        return said['result']
+
+    def js(self, code):
+        said = self.call('Runtime.evaluate', expression=code, returnByValue=True)
+        assert 'exceptionDetails' not in said, said
+        return said['result'].get('value')
+
+    def until(self, code): return waited(lambda: self.js(f'!!({code})'))
+
+    def all(self, where):
+        "Texts of what there is of a kind."
+        return self.js(f"[...document.querySelectorAll('.modit-look {where}')].map(x => x.innerText)")
+
+    def click(self, where, i=0):
+        "As a person does: with a mouse, on what lies uppermost there."
+        place = f"document.querySelectorAll('.modit-look {where}')[{i}]"
+        self.js(f"{place}.scrollIntoView({{block: 'center'}})")
+        x, y = self.js(f'(r => [r.x + r.width/2, r.y + r.height/2])({place}.getBoundingClientRect())')
+        for kind in ('mousePressed', 'mouseReleased'):
+            self.call('Input.dispatchMouseEvent', type=kind, x=x, y=y, button='left', clickCount=1)
+
+    def close(self):
+        self.socket.close()
+        self.run.terminate()
+        self.run.wait()
+
+
+def waited(asked):
+    for _ in range(10*HANG):
+        if found := asked(): return found
+        time.sleep(.1)
+    raise TimeoutError
 
 
 @pytest.fixture(scope='module')
@@ -175,7 +235,9 @@ def served(tmp_path_factory):
     (folder/'a.svg').write_text(SVG, 'utf-8')
     near = Near(200)
     np.save(folder/'embeddings.npy', near.items.astype('float32'))
-    near.columns.assign(id=near.ids, image='a.svg').to_csv(folder/'items.csv', index=False)
+    table = near.columns.assign(id=near.ids, image='a.svg')
+    table.loc[7, ['id', 'text', 'image']] = f'odd {EVIL}', f'odd {EVIL}', '../out.svg'
+    table.to_csv(folder/'items.csv', index=False)
     with socket.socket() as s:
         s.bind(('127.0.0.1', 0))
         port = s.getsockname()[1]
@@ -190,6 +252,16 @@ def served(tmp_path_factory):
         assert not [*home.glob('modit-look-*')]
 
 
+@pytest.fixture
+def browser(tmp_path):
+    program = next(filter(None, map(shutil.which, CHROMES)), None)
+    if not program: pytest.skip('no browser here; apt-get install chromium')
+    pytest.importorskip('websocket', reason='websocket-client is not installed')
+    made = Browser(program, tmp_path)
+    yield made
+    made.close()
+
+
 @pytest.mark.slow
 def test_a_page_is_of_this_machine_and_behind_a_token(served):
     at, token = re.fullmatch(r'(http://127\.0\.0\.1:\d+/)\?token=(\w{40,})', served).groups()
@@ -198,3 +270,35 @@ def test_a_page_is_of_this_machine_and_behind_a_token(served):
     for path in ('voila/files/look.ipynb', 'voila/files/open.html'):
         with pytest.raises(OSError, match='403'): urlopen(f'{at}{path}?token={token}')
     with socket.socket() as s: assert s.connect_ex(('127.0.0.2', int(at.split(':')[2][:-1])))
+
+
+@pytest.mark.slow
+def test_a_person_finds_items_in_a_browser(served, browser):
+    browser.call('Page.navigate', url=served.split('?')[0])
+    browser.until("document.querySelector('input[type=password]')")
+    assert not browser.all('.tile')
+    browser.call('Page.navigate', url=served)
+    browser.until("document.querySelectorAll('.modit-look .tile img').length > 10")
+    for i in (0, 3): browser.click('.tile .seed', i)
+    browser.until("document.querySelectorAll('.modit-look .chip').length == 2")
+    browser.click('.more')
+    browser.until("document.querySelector('.modit-look.listing .tile')")
+    first = browser.all('.tile small span')
+    assert len(first) == 24
+    browser.click('.tile .wrong', 1)
+    browser.until("document.querySelector('.modit-look .is-wrong')")
+    browser.click('.more')
+    browser.until("!document.querySelector('.modit-look .is-wrong')")
+    assert [x for x in browser.all('.tile small span') if x in first] == [*first[:1], *first[2:]]
+    assert 'save marks (1)' in browser.all('.told')[0]
+    browser.click('.back')
+    browser.until("document.querySelector('.modit-look.choosing')")
+    browser.click('.bar input')
+    browser.call('Input.insertText', text='odd')
+    browser.until("document.querySelectorAll('.modit-look .tile').length == 1")
+    assert EVIL in browser.all('.tile')[0] and 'outside of the folder' in browser.all('.tile')[0]
+    browser.click('.tile .seed')
+    browser.until("document.querySelectorAll('.modit-look .chip').length == 3")
+    assert browser.all('.chip')[2].startswith('odd <script>') and browser.js('window.ran') is None
+    heard = [x['params']['response'] for x in browser.events if x['method'] == 'Network.responseReceived']
+    assert heard and all(x['url'].startswith((served.split('?')[0], 'data:', 'blob:')) for x in heard)

@@ -1,7 +1,7 @@
 """How the pages read: the house's limits, each measured on every page.
 
     python tests/style.py                       # all pages; a line for each fault
-    python tests/style.py nbs/170_pairs.ipynb   # one page, within a second
+    python tests/style.py nbs/050_metrics.ipynb   # one page, within a second
 
 It imports nothing that is installed, so the hook before a commit is quick. Each rule takes a page and gives
 what is wrong with it; `tests/test_style.py` asks for all of them.

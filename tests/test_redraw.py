@@ -12,7 +12,7 @@ import pytest
 from conftest import NO_KERNEL, ROOT, WRITING, copy_repository, results, run_python
 from modit.repro.pages.graph import main_stages, page_job, stage_jobs
 from modit.repro.pages.notebooks import experiment_path
-from modit.repro.pages.redraw import SECOND, SECOND_PAGES, second_jobs
+from modit.repro.pages.redraw import SECOND, SECOND_PAGES, redraw_page, second_jobs
 from modit.settings import load_settings
 
 pytestmark = pytest.mark.slow
@@ -32,9 +32,8 @@ def test_a_page_without_scores_is_named_and_skipped(tmp_path):
 
 # A row more in the table of variants, which no score file holds.
 UNTRAINED = """from dataclasses import replace
-from modit.variants import VARIANTS
+from modit.preference import VARIANTS
 VARIANTS['eager'] = replace(VARIANTS['pareto'], label='Eager', page={page!r})
-from modit.repro.pages.redraw import redraw_page
 for name in {pages!r}: redraw_page(name, profile='mini')"""
 
 

@@ -162,7 +162,7 @@ def _say(text): # a line of progress, once for all processes of a run
 def _stages_named(s, stage, domain): # hppo: all variants of the main page
     "The stages that a word names; raises `ValueError` for a domain that they do not have."
     from modit.stages.stages import check_stage
-    from modit.variants import variants_of
+    from modit.preference import variants_of
     stages = variants_of('main') if stage == 'hppo' else [stage]
     own = check_stage(s, stages[0], domain) == domain
     require(own, f'stage {stage} is shared by all domains; omit {domain}')

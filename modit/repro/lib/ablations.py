@@ -8,7 +8,7 @@ __all__ = ['ABLATIONS', 'PARTS', 'AGAIN', 'OWN_STAGES']
 # %% ../../../nbs/repro/lib/168_ablations.ipynb #r168002
 from ...stages.stages import CORPUS, CPT, FOLDER_STAGES, PREFERRED, SFT, STAGES, Stage
 from ...stages.stages import preference_reads, preference_stage
-from ...variants import SINGLE, VARIANTS, Variant
+from ...preference import SINGLE, VARIANTS, Variant
 
 # %% ../../../nbs/repro/lib/168_ablations.ipynb #r168005
 ABLATIONS = dict(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import psutil
 
-from ...variants import variants_of
+from ...preference import variants_of
 from ..datasets.datasets import asks
 from ...stages.environment import steady_environment
 from .marks import drop_stale, has_run, run_marker

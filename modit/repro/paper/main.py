@@ -14,7 +14,7 @@ from scipy.stats import binomtest
 
 from ..lib.evidence import RANGES
 from ...evaluation import average_pool, protocol_counts, sample_cases
-from ...variants import variants_of
+from ...preference import variants_of
 from ...metrics import left_out_auc
 from ...stages.pipeline import get_corpus, get_history, get_model
 from ..report.looks import LIGHT, legend_of, look, ring, title_of_splits

@@ -17,7 +17,7 @@ from ...candidates import fan_candidates
 from ...density import predict_density
 from ...evaluation import sample_cases
 from ...metrics import joint_at_k, same_at_k
-from ...pairs import margin_pairs
+from ...preference import margin_pairs
 from ...patterns import ROLES
 from ...retrieval import VectorIndex, search
 from ...stages.pipeline import get_corpus, get_history, get_model

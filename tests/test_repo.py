@@ -89,7 +89,7 @@ def test_no_file_that_is_read_can_run_code():
 
 # ---- the method stands alone
 CORE = """
-vocabulary settings store sphere retrieval metrics density patterns ordering block model flow training
+vocabulary settings store rows sphere retrieval density patterns ordering block model flow training
 evaluation pretrain sft candidates preference rounds
 """.split()
 
@@ -250,7 +250,7 @@ def test_a_key_sees_what_code_does_and_not_its_words(stage_keys):
     assert 'Indeed.' in (copy/'rounds.py').read_text('utf-8')
     for name, old, new in (('repro/ours/labelled', "'2% of the pool'", "'a part'"),
                            ('preference', "'Pareto'", "'Filter'"),
-                           ('metrics', 'def direction_auc(', 'ANOTHER = 1\ndef direction_auc(')):
+                           ('evaluation', 'def direction_auc(', 'ANOTHER = 1\ndef direction_auc(')):
         edit(copy/f'{name}.py', old, new)
     assert keys() == before, 'a comment, a docstring, a label or code of others would train models again'
     (copy/'direct.py').rename(copy/'straight.py')

@@ -19,7 +19,7 @@ import tqdm
 from fastcore.script import anno_parser
 from threadpoolctl import threadpool_limits
 
-from ..stages.environment import bars_in_terminals, steady_environment, steady_streams, visible
+from ..stages.source import bars_in_terminals, steady_environment, steady_streams, visible
 from ..settings import check_package, clone_root, load_settings, require
 from ..store import named, whole_file
 

@@ -17,8 +17,7 @@ from ...baselines import along_own, own_directions, steer
 from ...sft import continue_pretraining, finetune
 from ...data.synth import Domain
 from ...direct import nearest
-from ...evaluation import average_pool, sample_cases, serve
-from ...metrics import score_queries
+from ...evaluation import average_pool, sample_cases, score_queries, serve
 from ...ordering import Cases, Corpus, density_from_anchors
 from ...patterns import ROLES, holdout_split
 from ..pages.page import Page

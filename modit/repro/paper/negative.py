@@ -15,8 +15,7 @@ import pandas as pd
 
 from ...candidates import fan_candidates
 from ...density import predict_density
-from ...evaluation import sample_cases
-from ...metrics import joint_at_k, same_at_k
+from ...evaluation import joint_at_k, same_at_k, sample_cases
 from ...preference import margin_pairs
 from ...patterns import ROLES
 from ...retrieval import VectorIndex, search

@@ -1,7 +1,7 @@
 # The runs as a graph. `modit main` and `modit sweep` start it; by hand:
 #   snakemake --workflow-profile workflow/profiles/local --config profile=mini [--dry-run] TARGET
 # where TARGET is main, paper, public or replicate. Under Slurm, jobs also ask for what MODIT_SLURM says.
-# What needs what is said by the table of stages (page stages), the table of variants (page variants) and two
+# What needs what is said by the table of stages (page stages), the table of variants (page preference) and two
 # lines of every experiment page, READS and SCORES; page graph turns them into the jobs that are rules here.
 # The path of every stage bears a key of the settings, the code and the parents it was made from: a file that
 # exists is up to date, whatever its age, so inputs are `ancient`. Stages write a file whole or not at all.

@@ -45,8 +45,8 @@ __version__ = "0.3.0"
 _HOME = dict( # name: the module that defines it
     load_settings='settings', synthetic_domain='data.synth', synthetic_sessions='data.synth',
     prepare_corpus='ordering',
-    pretrain='pretrain', continue_pretraining='cpt', finetune='sft',
-    labelled_pool='candidates', hppo='rounds', VARIANTS='variants', direct_rewards='direct',
+    pretrain='pretrain', continue_pretraining='sft', finetune='sft',
+    labelled_pool='candidates', hppo='rounds', VARIANTS='preference', direct_rewards='direct',
     sample_cases='evaluation', average_pool='evaluation', serve='evaluation',
     score_cases='evaluation', evaluate='evaluation',
     write_folder='data.folder', write_table='data.folder', Retriever='serving.retriever')

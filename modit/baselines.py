@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 from sklearn.linear_model import Ridge
 
-from .evaluation import average_pool, sample_cases, score_cases, serve
-from .metrics import score_queries
+from .evaluation import average_pool, sample_cases, score_cases, score_queries, serve
 from .ordering import centroid, training_cases
 from .patterns import ROLES
 from .retrieval import VectorIndex, search

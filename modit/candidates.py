@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from fastcore.basics import patch
 
-from .evaluation import block_on, case_noise, queries_in_blocks, seeds_of
-from .metrics import same_at_k, score_queries
+from .evaluation import block_on, case_noise, queries_in_blocks, same_at_k, score_queries, seeds_of
 from .ordering import Cases, Corpus, centroid, training_cases
 from .patterns import ROLES
 from .retrieval import search

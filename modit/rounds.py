@@ -18,11 +18,11 @@ from .candidates import Pool, fan_candidates, label_at_once, labelled_pool
 from .evaluation import sample_cases, score_cases, serve
 from .flow import guide_of, guided_by
 from .ordering import Corpus
-from .preference import is_guided, preference_batch, preference_loss
+from .preference import Variant, is_guided, pairs_of, preference_batch, preference_loss
+from .preference import resolve, variant_pool
 from .settings import Settings
 from .store import named, stream
 from .training import fit, load_checkpoint, on_main, save_checkpoint
-from .variants import Variant, pairs_of, resolve, variant_pool
 
 # %% ../nbs/184_rounds.ipynb #6220fd0b
 def with_warmup(

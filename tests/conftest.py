@@ -30,7 +30,7 @@ from modit.cli.command import main # noqa: E402
 from modit.data.synth import make_domain, make_world # noqa: E402
 from modit.ordering import prepare_corpus # noqa: E402
 from modit.repro.datasets import datasets # noqa: E402
-from modit.stages.environment import PERSONAL # noqa: E402
+from modit.stages.source import PERSONAL # noqa: E402
 from modit.store import lock_file # noqa: E402
 
 os.chdir(ROOT)

@@ -1,7 +1,7 @@
 """How the pages read: the house's limits, each measured on every page.
 
     python tests/style.py                       # all pages; a line for each fault
-    python tests/style.py nbs/170_pairs.ipynb   # one page, within a second
+    python tests/style.py nbs/065_patterns.ipynb   # one page, within a second
 
 It imports nothing that is installed, so the hook before a commit is quick. Each rule takes a page and gives
 what is wrong with it; `tests/test_style.py` asks for all of them.
@@ -116,7 +116,7 @@ def has_a_size_to_read(page):
 
 
 def stores_no_progress_bar(page):
-    return [f'call bars_in_terminals() of page environment first: {text[:80]}' for name, text
+    return [f'call bars_in_terminals() of page source first: {text[:80]}' for name, text
             in stored_texts(page) if name == 'stderr' or re.search(r'\d%\|.*\|', text)]
 
 

@@ -15,7 +15,7 @@ from modit.rounds import hppo
 from modit.settings import load_settings
 from modit.stages import pipeline
 from modit.stages.pipeline import labeller
-from modit.variants import VARIANTS
+from modit.preference import VARIANTS
 
 S = load_settings('smoke')
 

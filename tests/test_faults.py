@@ -13,7 +13,7 @@ from conftest import corpus_of
 from modit import (VARIANTS, continue_pretraining, direct_rewards, evaluation, finetune, flow, hppo,
                    labelled_pool, load_settings, ordering, pretrain, sample_cases, score_cases)
 from modit.direct import Looks, direct_batch, direct_loss
-from modit.metrics import score_queries
+from modit.evaluation import score_queries
 from modit.model import init_zero_layers, new_model
 from modit.patterns import ROLES
 from modit.preference import implicit_scores

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from modit.flow import generate
-from modit.metrics import direction_auc, score_queries
+from modit.evaluation import direction_auc, score_queries
 from modit.model import init_zero_layers, new_model
 from modit.retrieval import VectorIndex, search
 from modit.settings import load_settings

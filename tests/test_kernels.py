@@ -16,7 +16,7 @@ from kernels import KERNELS
 RUN = """
 import sys
 import numpy as np
-from modit.pairs import margin_pairs
+from modit.preference import margin_pairs
 from modit.stages.pipeline import get_corpus, get_pool
 from modit.settings import load_settings
 

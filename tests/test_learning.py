@@ -18,7 +18,7 @@ from modit.patterns import ROLES
 from modit.rounds import hppo_round
 from modit.settings import load_settings
 from modit.sft import finetune
-from modit.variants import SINGLE, Variant
+from modit.preference import SINGLE, Variant
 
 S = load_settings('smoke', direct_steps=4, direct_checkpoints=(2,), hppo_batch=8)
 

@@ -19,7 +19,7 @@ from IPython.core.pylabtools import select_figure_formats
 from nbdev.test import test_nb as run_page
 
 from conftest import COMMAND, EXPERIMENTS, LIBRARY, changed_files, run_apart
-from modit.repro.lib.ablations import ABLATIONS, FOLDER_STAGES, OWN_STAGES, STAGES, VARIANTS
+from modit.repro.report.looks import ABLATIONS, FOLDER_STAGES, OWN_STAGES, STAGES, VARIANTS
 from modit.repro.datasets.costly import why_no_licences, why_no_molecules
 from modit.repro.datasets.datasets import why_absent
 from modit.repro.datasets.encoders import LITE0

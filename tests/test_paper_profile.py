@@ -4,13 +4,12 @@ import pytest
 
 from modit.candidates import Pool, static_candidates
 from modit.data.synth import synthetic_sessions
-from modit.cpt import continue_pretraining
+from modit.sft import continue_pretraining, finetune
 from modit.rounds import hppo_round
-from modit.variants import VARIANTS
+from modit.preference import VARIANTS
 from modit.ordering import Corpus, training_cases
 from modit.pretrain import pretrain
 from modit.settings import load_settings
-from modit.sft import finetune
 from modit.store import stream
 
 FEW = dict(batch=1, items=(1600,)*4, clusters=(4,)*4, heldout_clusters=(1,)*4, valid_clusters=(1,)*4,

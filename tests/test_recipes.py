@@ -17,15 +17,14 @@ from importlib.metadata import entry_points
 [script.load()() for script in entry_points(group='console_scripts', name='nbdev-export')]"""
 KEYS = """
 import json
-from modit.repro.lib.ablations import STAGES
+from modit.repro.report.looks import STAGES, look
 from modit.stages.stages import stage_key
-from modit.settings import load_settings
-from modit.repro.verdicts.claims import real_ledger
+from modit.settings import load_settings, load_settings
+from modit.repro.verdicts.claims import HEAD, real_ledger
 keys = {x: stage_key(load_settings('mini'), x, 'D1') for x in STAGES}
 print('found', json.dumps([keys, len(real_ledger()['claims'])]))"""
 TOYS = """
 from modit.repro.pages.page import COMMITTED
-from modit.repro.verdicts.claims import HEAD
 assert 'toys' in COMMITTED and 'toys' in HEAD"""
 
 
@@ -133,7 +132,7 @@ def followed(tmp_path_factory):
     with pytest.MonkeyPatch.context() as m:
         m.setenv('MODIT_RUNS', str(copy/'runs'))
         before = modules(copy), *keys_and_claims(copy)
-        edit(copy/'nbs'/'repro'/'lib'/'168_ablations.ipynb', BEFORE, ROW)
+        edit(copy/'nbs'/'repro'/'report'/'195_looks.ipynb', BEFORE, ROW)
         add_toys(copy)
         add_claim(copy)
         run_python(EXPORT, copy)
@@ -143,7 +142,7 @@ def followed(tmp_path_factory):
 def test_each_recipe_is_the_files_that_it_names(followed):
     copy, code, *_ = followed
     changed = {name for name, text in modules(copy).items() if text != code.get(name)} - {'_modidx.py'}
-    assert changed == {'repro/lib/ablations.py', 'repro/datasets/datasets.py', 'repro/datasets/toys.py',
+    assert changed == {'repro/report/looks.py', 'repro/datasets/datasets.py', 'repro/datasets/toys.py',
                        'repro/paper/twice.py'}
 
 
@@ -185,8 +184,6 @@ DRAW = """
 from types import SimpleNamespace
 import pandas as pd
 from modit.repro.ours import baselines
-from modit.repro.report.looks import look
-from modit.settings import load_settings
 s = load_settings('mini')
 scores = {name: pd.read_csv(f'figures/mini/cases/{name}.csv.gz') for name in (*baselines.READS, 'baselines')}
 p = SimpleNamespace(s=s, domains=s.domains, splits=('item', 'pattern'))

@@ -25,9 +25,8 @@ def test_a_page_without_scores_is_named_and_skipped(tmp_path):
 
 # A row more in the table of variants, which no score file holds.
 UNTRAINED = """from dataclasses import replace
-from modit.variants import VARIANTS
+from modit.preference import VARIANTS
 VARIANTS['eager'] = replace(VARIANTS['pareto'], label='Eager', page={page!r})
-from modit.repro.pages.redraw import redraw_page
 for name in {pages!r}: redraw_page(name, profile='mini')"""
 
 

@@ -23,7 +23,7 @@ from modit.repro.datasets.datasets import CLAIMED
 from modit.repro.pages.page import COMMITTED, page_module
 from modit.settings import Settings, load_settings
 from modit.store import named
-from modit.variants import SINGLE, Variant
+from modit.preference import SINGLE, Variant
 
 NOTEBOOKS = LIBRARY + EXPERIMENTS
 GENERATED = ('__init__.py', '_modidx.py')
@@ -87,8 +87,8 @@ def test_no_file_that_is_read_can_run_code():
 
 # ---- the method stands alone
 CORE = """
-vocabulary settings store sphere retrieval metrics density patterns ordering block model flow training
-evaluation pretrain cpt sft candidates pairs preference variants rounds
+vocabulary settings store rows sphere retrieval density patterns ordering block model flow training
+evaluation pretrain sft candidates preference rounds
 """.split()
 
 
@@ -240,13 +240,13 @@ def test_a_key_sees_what_code_does_and_not_its_words(stage_keys):
     for name in ('sphere', 'flow', 'training', 'rounds'): change_words(copy/f'{name}.py')
     assert 'Indeed.' in (copy/'rounds.py').read_text('utf-8')
     for name, old, new in (('repro/ours/labelled', "'2% of the pool'", "'a part'"),
-                           ('variants', "'Pareto'", "'Filter'"),
-                           ('metrics', 'def direction_auc(', 'ANOTHER = 1\ndef direction_auc(')):
+                           ('preference', "'Pareto'", "'Filter'"),
+                           ('evaluation', 'def direction_auc(', 'ANOTHER = 1\ndef direction_auc(')):
         edit(copy/f'{name}.py', old, new)
     assert keys() == before, 'a comment, a docstring, a label or code of others would train models again'
-    (copy/'pairs.py').rename(copy/'couples.py')
-    for name in ('variants', 'repro/paper/negative'):
-        edit(copy/f'{name}.py', 'pairs import', 'couples import')
+    (copy/'direct.py').rename(copy/'straight.py')
+    for name in ('stages/pipeline', 'repro/lib/evidence', 'repro/leaderboard/trained', 'repro/ours/direct'):
+        edit(copy/f'{name}.py', '..direct import', '..straight import')
     assert keys() == before, 'a module that moves would train models again'
 
 
@@ -263,7 +263,7 @@ EDITS = { # of one constant: the stages that run it; those that are made from th
     ('density', 'return (x @ ', 'return 2*(x @ '): {'corpus', 'proxy'},
     ('sft', "'sft', ", "'sft', 1, "): {'sft', 'sft_single', 'apart'},
     ('candidates', "other, name)], 1)", "other, name)], 2)"): {'pool', *PREFERRED, *LABELLED},
-    ('pairs', 'margin - 1e-9', 'margin - 1e-8'): {*PREFERRED, *LABELLED, 'bank'},
+    ('preference', 'margin - 1e-9', 'margin - 1e-8'): {*PREFERRED, *LABELLED, 'bank'},
     ('preference', 'return losers.sum()', 'return 2*losers.sum()'): {*PREFERRED, *LABELLED},
     ('rounds', 'PATIENCE = 2', 'PATIENCE = 3'): {*PREFERRED, *LABELLED},
     ('direct', 'warmup_ratio=.05', 'warmup_ratio=.06'): {'direct'},
@@ -368,7 +368,7 @@ NEW_FIELD = """    extends: str = ''                # the run whose rounds it be
 
 def test_a_new_field_of_a_variant_changes_the_keys_of_those_that_set_it(stage_keys, monkeypatch):
     keys, copy = stage_keys
-    before, path = keys(), copy/'variants.py'
+    before, path = keys(), copy/'preference.py'
     line, text = NEW_FIELD.splitlines(keepends=True)[0], path.read_text('utf-8')
     assert text.count(line) == 1
     path.write_text(text.replace(line, NEW_FIELD), 'utf-8')

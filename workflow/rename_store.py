@@ -13,7 +13,7 @@ from pathlib import Path
 
 NAMES = '''
 import json, sys
-import modit.repro.lib.ablations
+import modit.repro.report.looks # and with it the stages of experiments
 from modit.settings import load_settings, read_profiles
 from modit.stages.stages import stage_path, stages_of
 found = []

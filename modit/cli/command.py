@@ -19,8 +19,8 @@ import tqdm
 from fastcore.script import anno_parser
 from threadpoolctl import threadpool_limits
 
-from ..stages.environment import bars_in_terminals, steady_environment, steady_streams, visible
-from ..serving.look import look_command
+from ..stages.source import bars_in_terminals, steady_environment, steady_streams, visible
+from ..serving.look import look_command as _look
 from ..settings import check_package, clone_root, load_settings, require
 from ..store import named, whole_file
 
@@ -162,7 +162,7 @@ def _say(text): # a line of progress, once for all processes of a run
 def _stages_named(s, stage, domain): # hppo: all variants of the main page
     "The stages that a word names; raises `ValueError` for a domain that they do not have."
     from modit.stages.stages import check_stage
-    from modit.variants import variants_of
+    from modit.preference import variants_of
     stages = variants_of('main') if stage == 'hppo' else [stage]
     own = check_stage(s, stages[0], domain) == domain
     require(own, f'stage {stage} is shared by all domains; omit {domain}')
@@ -199,8 +199,7 @@ class _Parser(ArgumentParser): # of one command
         self.exit(2, f'modit: {message}; see {self.prog} --help\n')
 
 # %% ../../nbs/cli/279_command.ipynb #c7a568f9
-COMMANDS = dict(check=_check, expand=_expand, evaluate=_evaluate, query=_query, look=look_command,
-                stage=_stage)
+COMMANDS = dict(check=_check, expand=_expand, evaluate=_evaluate, query=_query, look=_look, stage=_stage)
 CLONE = 'modit.repro.pages.clone' # where a clone has more of them
 
 def _commands(): # name -> function

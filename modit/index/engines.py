@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..metrics import score_queries
+from ..evaluation import score_queries
 from ..retrieval import faiss, items_key, one_product, search
 from ..settings import require
 from ..store import fingerprint, runs_dir, stream, whole_file

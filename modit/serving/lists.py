@@ -22,7 +22,7 @@ from .choice import KINDS, ROWS, choose, of_all, trials
 from .goods import look_at, read_goods
 from .retriever import KEPT, choice_key
 from ..settings import require
-from ..stages.environment import visible
+from ..stages.source import visible
 from ..store import atomic_write
 
 # %% ../../nbs/serving/263_lists.ipynb #61093152

@@ -16,9 +16,9 @@ from pathlib import Path
 import pandas as pd
 
 from ..candidates import Pool, label_in_blocks, label_pool, labelled_pool, rewarded_items
-from ..cpt import continue_pretraining
+from ..sft import continue_pretraining, finetune
 from ..data.folder import find_folder, own_domain, raw_sessions
-from ..data.sessions import mixed_sessions
+from ..pretrain import mixed_sessions, pretrain
 from ..data.synth import load_domain, save_domain, synthetic_domain, synthetic_sessions
 from ..direct import direct_rewards
 from ..flow import guide_of, guided_by
@@ -26,16 +26,13 @@ from ..index.engines import AUDITED, audit_labels
 from ..index.device import engine_here
 from ..model import new_model
 from ..ordering import Corpus, prepare_corpus
-from ..preference import is_guided
-from ..pretrain import pretrain
+from ..preference import VARIANTS, is_guided
 from ..rounds import Run, hppo
 from .reach import refuse_changed
 from .stages import STAGES, check_stage, functions_of, stage_path, stages_of
 from ..settings import Settings
-from ..sft import finetune
 from ..store import atomic_write, load_arrays, lock_file, named
 from ..training import load_checkpoint, on_main, processes, products_in, save_checkpoint
-from ..variants import VARIANTS
 
 # %% ../../nbs/stages/220_pipeline.ipynb #c018
 def get_domain(s, name): return own_domain(s, name) if s.folders else _stored_domain(s, name)

@@ -18,7 +18,7 @@ from ..retrieval import ENGINES
 from .reach import code_reached
 from ..settings import PER_DOMAIN, Settings
 from ..store import fingerprint, runs_dir
-from ..variants import VARIANTS, Variant
+from ..preference import VARIANTS, Variant
 
 # %% ../../nbs/stages/217_stages.ipynb #5f296167
 @dataclass(frozen=True)

@@ -12,20 +12,18 @@ import numpy as np
 import torch
 
 from ...candidates import labelled_pool
-from ...cpt import continue_pretraining
-from ...data.sessions import mixed_sessions
+from ...sft import continue_pretraining, finetune
+from ...pretrain import mixed_sessions, pretrain
 from ...direct import direct_rewards
 from ...evaluation import case_noise, queries_in_blocks
 from ...ordering import Corpus, density_from_anchors
 from ...patterns import ROLES
-from ...pretrain import pretrain
 from .split import MADE, PUBLIC
 from .unlabelled import fitted, open_items, row
 from ...rounds import hppo
 from ...settings import PER_DOMAIN, Settings, load_settings
-from ...sft import finetune
 from ...store import stream
-from ...variants import VARIANTS
+from ...preference import VARIANTS
 
 # %% ../../../nbs/repro/leaderboard/292_trained.ipynb #407e673c
 _SHORT = dict(index='flat', seq_len=10, prefix_len=8, k=10, tail_depths=(1, 2), pretrain_steps=800)

@@ -22,7 +22,7 @@ from ..report.verdicts import in_paper
 from ...retrieval import search
 from ...rounds import Run, hppo
 from ...settings import Settings, override, require
-from ...variants import VARIANTS
+from ...preference import VARIANTS
 
 # %% ../../../nbs/repro/lib/273_curve.ipynb #c273whole
 WHOLE = 12.5 # times the usual cases: 50,000 at profile mini, as in the paper

@@ -18,8 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from ...baselines import BASELINES, Baseline, along_own, attribute_only, filtered_neighbours
 from ...baselines import own_directions
 from ...candidates import rewarded_items
-from ...evaluation import average_pool, sample_cases
-from ...metrics import score_queries
+from ...evaluation import average_pool, sample_cases, score_queries
 from ...ordering import centroid
 from ...patterns import ROLES
 from ...retrieval import search

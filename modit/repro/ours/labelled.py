@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from ..lib.ablations import AGAIN, PARTS
+from ..report.looks import AGAIN, PARTS
 from ..lib.curve import (
     gains_picture, in_rounds, items_labelled, items_picture, paper_gain, prefer_part, rows_of_part, whole)
 from ...ordering import Corpus

@@ -13,8 +13,7 @@ import pandas as pd
 
 from ...evaluation import sample_cases, score_cases, serve
 from ...ordering import Cases, Corpus, order_sequences
-from ..lib.apart import apart, train_apart
-from ..lib.evidence import untrained
+from ..lib.evidence import apart, train_apart, untrained
 from ..pages.page import Page
 from ..report.looks import Look, BLUE, GREEN, ORANGE, PURPLE
 from ..report.report import Table, of_kind, together

@@ -91,7 +91,7 @@ def _leaderboard(
 # %% ../../../nbs/repro/pages/278_clone.ipynb #r278018
 @wraps(_stage)
 def _any_stage(*args, **given):
-    import_module('modit.repro.lib.ablations')
+    import_module('modit.repro.report.looks')
     return _stage(*args, **given)
 
 COMMANDS = dict(main=_main, public=_public, run=_run, sweep=_sweep, stage=_any_stage, figures=_figures,

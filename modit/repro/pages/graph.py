@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import psutil
 
-from ...variants import variants_of
+from ...preference import variants_of
 from ..datasets.datasets import asks
-from ...stages.environment import steady_environment
+from ...stages.source import steady_environment
 from .marks import drop_stale, has_run, run_marker
 from .notebooks import executed_path, experiments, page_constant
 from .page import is_ledger, pages_before

@@ -31,7 +31,7 @@ def _code_behind(path) -> list: # `meaning` of an experiment's cells and of all 
     named = set().union(*map(named_in, modules))
     modules = imports_of(*modules, *(m for m in named if not set(ROOMS) & {*m.split('.')})) # of no other page
     domains = (repo_root()/'data_synth'/'domains.csv').read_text('utf-8')
-    tables = [tables_of('variants'), domains] # no module's code
+    tables = [tables_of('preference'), domains] # no module's code
     return tables + [meaning(c) for c in cells] + sorted(code_of(m) for m in modules)
 
 # %% ../../../nbs/repro/pages/246_marks.ipynb #m006

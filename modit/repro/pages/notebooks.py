@@ -13,7 +13,7 @@ from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
-from ...stages.environment import kernel_environment, steady_environment
+from ...stages.source import kernel_environment, steady_environment
 from ...settings import Settings, repo_root, require
 from ...store import fingerprint, runs_dir
 

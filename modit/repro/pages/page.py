@@ -20,7 +20,7 @@ from fastcore.basics import patch
 from ...baselines import choose
 from ..datasets.datasets import DATASETS
 from ...evaluation import evaluate, serve
-from ...stages.environment import bars_in_terminals
+from ...stages.source import bars_in_terminals
 from .notebooks import check_parameters, experiment_path, experiments, notebook_parameters
 from .notebooks import page_constant, short_name
 from .parameters import (LEDGER, asks_less, given_in, owner_of, page_defaults,

@@ -6,7 +6,7 @@ __all__ = ['READS', 'SCORES', 'LOOKS', 'runs_of', 'score_pool', 'run', 'columns'
 # %% ../../../nbs/repro/paper/340_candidate_pool.ipynb #c004
 import pandas as pd
 
-from ...variants import variants_of
+from ...preference import variants_of
 from ..pages.parameters import check_choice
 from ..pages.page import Page
 from ...stages.pipeline import get_corpus, get_history, get_model

@@ -14,7 +14,7 @@ from ...baselines import attribute_only
 from ...evaluation import average_pool, sample_cases, score_cases, serve
 from ...block import attention_mask
 from ...ordering import training_cases
-from ...pairs import margin_pairs, pareto_filter
+from ...preference import margin_pairs, pareto_filter
 from ...stages.pipeline import get_corpus, get_model, get_pool
 from ..report.looks import BLUE, DARK, GREY, LIGHT, ORANGE, PURPLE, VERMILLION, look
 from ..report.report import best_variants, with_hppo

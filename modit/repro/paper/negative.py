@@ -15,9 +15,8 @@ import pandas as pd
 
 from ...candidates import fan_candidates
 from ...density import predict_density
-from ...evaluation import sample_cases
-from ...metrics import joint_at_k, same_at_k
-from ...pairs import margin_pairs
+from ...evaluation import joint_at_k, same_at_k, sample_cases
+from ...preference import margin_pairs
 from ...patterns import ROLES
 from ...retrieval import VectorIndex, search
 from ...stages.pipeline import get_corpus, get_history, get_model

@@ -7,7 +7,7 @@ __all__ = ['READS', 'SCORES', 'MINE', 'PASSES', 'COURSE', 'columns', 'steps_of',
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c004
 import pandas as pd
 
-from ...variants import variants_of
+from ...preference import variants_of
 from ...stages.pipeline import get_corpus, get_history, get_model
 from ..report.looks import BLACK, ORANGE, SKY, Look, legend_beside, look, panels
 from ..report.report import Table, by_method, scored

@@ -15,7 +15,7 @@ from ...stages.pipeline import get_corpus, get_history, get_model
 from ..report.looks import SPLIT_LOOKS, legend_of_splits, look, panels
 from ..report.report import Table, by_method, read_reported
 from ...settings import Settings, override
-from ...variants import variants_of
+from ...preference import variants_of
 from ..report.ledger import judge, threshold_claim, weakest_in_each_cell
 from ..report.verdicts import aside, contrast, contrasts, draw_differences
 

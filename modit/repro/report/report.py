@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_info
 from .looks import look
 from ...settings import Settings, repo_root
 from ...store import atomic_write, fingerprint, lock_file, runs_dir
-from ...variants import VARIANTS
+from ...preference import VARIANTS
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c005
 def figures_dir(s:Settings) -> Path: return repo_root()/'figures'/s.profile # of the committed results

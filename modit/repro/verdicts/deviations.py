@@ -15,7 +15,7 @@ import pandas as pd
 
 from ...density import ranking_scores
 from ...rounds import PATIENCE, with_warmup
-from ...variants import VARIANTS
+from ...preference import VARIANTS
 from ..report.report import Table, read_cases, read_reported, read_rows
 from ...settings import PER_DOMAIN, Settings, load_settings, repo_root
 from ...store import atomic_write

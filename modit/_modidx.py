@@ -631,6 +631,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                        'modit/repro/leaderboard/table.py'),
                                                'modit.repro.leaderboard.table.is_ahead': ( 'repro/leaderboard/table.html#is_ahead',
                                                                                            'modit/repro/leaderboard/table.py'),
+                                               'modit.repro.leaderboard.table.label_of': ( 'repro/leaderboard/table.html#label_of',
+                                                                                           'modit/repro/leaderboard/table.py'),
                                                'modit.repro.leaderboard.table.leaderboard': ( 'repro/leaderboard/table.html#leaderboard',
                                                                                               'modit/repro/leaderboard/table.py'),
                                                'modit.repro.leaderboard.table.read_method': ( 'repro/leaderboard/table.html#read_method',

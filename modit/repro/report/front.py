@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['OTHERS', 'scores', 'joined', 'judged', 'won', 'lost', 'span', 'holds', 'signs', 'in_percent', 'theirs', 'beside',
-           'board', 'stands', 'printed', 'readme', 'write_readme']
+           'stands', 'printed', 'readme', 'write_readme']
 
 # %% ../../../nbs/repro/report/298_front.ipynb #a2bcb97c
 import json
@@ -76,14 +76,17 @@ def beside(ours, paper): return f'{ours:.1f} ({paper:.1f})' # numbers, in percen
 
 # %% ../../../nbs/repro/report/298_front.ipynb #7d82d6c7
 @cache
-def board(track): return table(read_rows(), track) # of TABLE_TRACKS
+def _board(track): # of TABLE_TRACKS; over the domains that every row has
+    rows = read_rows()
+    shared = set.intersection(*(set(x.domain) for x in rows.values()))
+    return table({name: x[x.domain.isin(shared)] for name, x in rows.items()}, track)
 
 def stands(
     method, # a row of the leaderboard
     track,  # of TABLE_TRACKS
 ) -> str:
     "Joint of a row on a track, and its lead over averaging."
-    row = board(track).loc[method]
+    row = _board(track).loc[method]
     lead = f' ({row.lead:+.1f} [{row.low:+.1f}, {row.high:+.1f}])' if method != 'average' else ''
     return f"{row['mean']:.1f}{lead}".replace('-', '−')
 

@@ -1,9 +1,9 @@
-"""What a folder of your own costs: time and memory of a list without training, and of a fit.
+"""What a folder of your own costs: time and memory of a first list, of the next one, and of a verdict.
 
     python bench/folder.py                                # writes figures/mini/folder.csv
     python bench/folder.py --profile smoke --size quick   # a tenth of it, written beside the runs
 
-Items are made up, in groups of four hundred; a tenth of them has the property, along one direction and by
+Items are made up, in groups of four hundred; a tenth of them has the attribute, along one direction and by
 chance. Each command is a process of its own, on one core, as typed in a terminal.
 """
 import os
@@ -28,8 +28,8 @@ ONE = dict(OMP_NUM_THREADS='1', MKL_NUM_THREADS='1', OPENBLAS_NUM_THREADS='1')
 def made_folder(
     path, # to write it to
     size, # items, dimensions
-) -> Path: # a file with the ids of twelve items of one group that have the property
-    "A folder as a user brings it, with kinds."
+) -> Path: # a file with the ids of twelve items of one group that have the attribute
+    "A folder as a user brings it, a tenth of it labelled."
     rng, (n, dim) = stream(0, 'folder', *size), size
     items = made_items(n, dim, rng)
     groups = max(4, n//400)
@@ -38,7 +38,9 @@ def made_folder(
     positive = drawn >= np.quantile(drawn, .9)
     ids = np.array([f'item{i}' for i in range(n)])
     group = np.arange(n) % groups
-    write_folder(path, items, ids, positive.astype(int), pattern=[f'group{g}' for g in group])
+    labelled = rng.random(n) < .1
+    label = np.where(labelled, positive.astype(int).astype(str), '')
+    write_folder(path, items, ids, label, pattern=np.where(labelled, [f'group{g}' for g in group], ''))
     most = np.bincount(group[positive]).argmax()
     seeds = Path(path).with_suffix('.txt')
     atomic_write(seeds, '\n'.join(ids[positive & (group == most)][:12]) + '\n')
@@ -57,16 +59,15 @@ def measure(*words) -> dict: # cpu_seconds, seconds, peak_mb
 
 
 def compare(
-    s,    # Settings of the profile of the fit
+    s,    # Settings of a profile
     size, # items, dimensions
 ) -> pd.DataFrame: # a row for each command
-    "A first list, the next one, a fit, and a list with its model."
+    "A first list, the next one, and how good lists are."
     with own_store() as home:
         folder = Path(home)/'goods'
         seeds = made_folder(folder, size)
         plain = ('expand', folder, '--seeds', seeds)
-        steps = dict(list_first=plain, list_next=plain, fit=('fit', folder, '--profile', s.profile),
-                     list_model=('expand', folder, '--seeds', seeds))
+        steps = dict(list_first=plain, list_next=plain, evaluate=('evaluate', folder))
         rows = [dict(items=size[0], dim=size[1], what=x) | measure(*words) for x, words in steps.items()]
     return pd.DataFrame(rows).assign(processor=kernels()['processor'])
 

@@ -69,7 +69,7 @@ def test_the_script_for_an_accelerator_runs_anywhere(tmp_path):
 
 def test_a_folder_is_made_listed_and_fitted():
     table = folder.compare(load_settings('smoke'), folder.SIZES['toy'])
-    assert table.what.tolist() == ['list_first', 'list_next', 'fit', 'list_model']
+    assert table.what.tolist() == ['list_first', 'list_next', 'evaluate']
     assert (table[['cpu_seconds', 'seconds', 'peak_mb']] > 0).all(axis=None)
     with pytest.raises(RuntimeError, match='failed'): folder.measure('nosuch')
 

@@ -90,7 +90,7 @@ def test_nothing_of_a_case_is_found_by_it(corpus):
 def test_every_step_split_and_case_has_random_numbers_of_its_own(corpus, monkeypatch):
     asked = []
     def noted(*names): return asked.append(names) or stream(*names)
-    for name in ('pretrain', 'cpt', 'sft', 'rounds', 'direct'):
+    for name in ('pretrain', 'sft', 'rounds', 'direct'):
         monkeypatch.setattr(import_module(f'modit.{name}'), 'stream', noted)
     model, _ = pretrain(lambda rng: corpus.items[rng.integers(0, 99, (S.batch, S.seq_len))], S)
     finetune(continue_pretraining(model, [corpus], S)[0], corpus, S)

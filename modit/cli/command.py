@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
+from numpy.lib.format import open_memmap, write_array
 import tqdm
 from fastcore.script import anno_parser
 from threadpoolctl import threadpool_limits
@@ -41,7 +41,7 @@ def _seeds(path, option='--seeds'): # list of ids, or (n, d) array
     if path is None: return ()
     require(path == '-' or Path(path).exists(), f'{option} {path}: no such file; give one with an id a line')
     try:
-        if path.endswith('.npy'): return np.load(path)
+        if path.endswith('.npy'): return open_memmap(path, mode='r')
         text = sys.stdin.read() if path == '-' else Path(path).read_text('utf-8')
     except (ValueError, IsADirectoryError) as e:
         neither = f'{option} {path}: neither ids nor vectors ({e})'
@@ -126,7 +126,7 @@ def _query(
     vector = retriever.query(seeds, **marks)
     for line in named('modit.serving.lists:loss')(retriever): _note(line)
     if not out: return print(json.dumps([float(f'{x:.9g}') for x in vector], allow_nan=False))
-    with whole_file(Path(out)) as f: np.save(f, vector)
+    with whole_file(Path(out)) as f: write_array(f, vector)
 
 # %% ../../nbs/cli/279_command.ipynb #baeba576
 def _check(

@@ -6,7 +6,7 @@
 __all__ = ['picture', 'card', 'Look', 'look', 'look_command']
 
 # %% ../../nbs/serving/258_look.ipynb #dc188db0
-import json, os, tempfile, webbrowser
+import csv, io, json, os, tempfile, webbrowser
 from base64 import b64encode
 from functools import partial
 from html import escape
@@ -14,11 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from fastcore.basics import patch
 
 import modit
-from ..data.columns import to_text
 from ..settings import require
 
 # %% ../../nbs/serving/258_look.ipynb #7da8b327
@@ -61,6 +59,9 @@ class Look:
     {'shoe7': 'right', 'shoe9': 'wrong'}
     """
     def __init__(self, retriever, seeds=(), folder='.', k=24):
+        import pandas as pd # here, as the command modit reads this page and needs none
+
+        from modit.data.columns import to_text
         self.retriever, self.folder, self.k = retriever, folder, k
         self.seeds, self.marks, self.names, self.turn, self.message = [], {}, [], 0, ''
         shown = retriever.columns.reindex(columns=['text', 'image']).astype(object)
@@ -107,8 +108,10 @@ def _paint(self:Look, message=None): # None: the last sentence stays
     for tile, name in zip(self.grid.children, self.names + [None]*self.k, strict=False):
         kinds = 'is-seed' if name in self.seeds else 'is-none', f'is-{self.marks.get(name)}'
         tile._dom_classes = ('tile', *kinds) if name is not None else ('empty',)
-    table = pd.DataFrame(dict(id=[*self.marks], judged=[int(x == 'right') for x in self.marks.values()]))
-    file = b64encode(table.to_csv(index=False).encode()).decode()
+    text = io.StringIO()
+    table = [(name, int(x == 'right')) for name, x in self.marks.items()]
+    csv.writer(text, lineterminator='\n').writerows([('id', 'judged'), *table])
+    file = b64encode(text.getvalue().encode()).decode()
     save = f'<a download="marks.csv" href="data:text/csv;base64,{file}">save marks ({len(table)})</a>'
     self.told.value = f'<span>{escape(self.message)}</span>{save if len(table) else ""}'
 
@@ -157,8 +160,7 @@ def _choose(self:Look, turn=0): # of the samples
 def _find(self:Look):
     if not self.seeds: return self._paint('No seed yet: click on an item')
     self._paint('Searching ...')
-    marks = pd.Series(self.marks, dtype=object)
-    right, wrong = (marks.index[marks == kind].tolist() for kind in _CLICKS[1:])
+    right, wrong = ([x for x, mark in self.marks.items() if mark == kind] for kind in _CLICKS[1:])
     try: found = self.retriever.expand(self.seeds, k=self.k, right=right, wrong=wrong)
     except (ValueError, OSError) as e: return self._paint(str(e))
     what = 'Mark what is right or wrong, then ask again' if len(found) else 'Nothing is left'

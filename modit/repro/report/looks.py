@@ -260,7 +260,7 @@ def _named_as_written(
     return svg
 
 # %% ../../../nbs/repro/report/195_looks.ipynb #c034
-PNG = ('fig-arch', 'fig-found', 'fig-labelled') # that the README shows
+PNG = ('fig-labelled',) # that the README shows
 
 def save_figure(
     folder:Path, # figures/<profile>, or that of a rerun

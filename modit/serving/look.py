@@ -160,7 +160,8 @@ def _choose(self:Look, turn=0): # of the samples
 def _find(self:Look):
     if not self.seeds: return self._paint('No seed yet: click on an item')
     self._paint('Searching ...')
-    right, wrong = ([x for x, mark in self.marks.items() if mark == kind] for kind in _CLICKS[1:])
+    def marked(kind): return [x for x, mark in self.marks.items() if mark == kind]
+    right, wrong = map(marked, _CLICKS[1:])
     try: found = self.retriever.expand(self.seeds, k=self.k, right=right, wrong=wrong)
     except (ValueError, OSError) as e: return self._paint(str(e))
     what = 'Mark what is right or wrong, then ask again' if len(found) else 'Nothing is left'

@@ -17,14 +17,15 @@ from importlib.metadata import entry_points
 [script.load()() for script in entry_points(group='console_scripts', name='nbdev-export')]"""
 KEYS = """
 import json
-from modit.repro.report.looks import STAGES, look
+from modit.repro.report.looks import STAGES
 from modit.stages.stages import stage_key
-from modit.settings import load_settings, load_settings
-from modit.repro.verdicts.claims import HEAD, real_ledger
+from modit.settings import load_settings
+from modit.repro.verdicts.claims import real_ledger
 keys = {x: stage_key(load_settings('mini'), x, 'D1') for x in STAGES}
 print('found', json.dumps([keys, len(real_ledger()['claims'])]))"""
 TOYS = """
 from modit.repro.pages.page import COMMITTED
+from modit.repro.verdicts.claims import HEAD
 assert 'toys' in COMMITTED and 'toys' in HEAD"""
 
 
@@ -184,6 +185,8 @@ DRAW = """
 from types import SimpleNamespace
 import pandas as pd
 from modit.repro.ours import baselines
+from modit.repro.report.looks import look
+from modit.settings import load_settings
 s = load_settings('mini')
 scores = {name: pd.read_csv(f'figures/mini/cases/{name}.csv.gz') for name in (*baselines.READS, 'baselines')}
 p = SimpleNamespace(s=s, domains=s.domains, splits=('item', 'pattern'))

@@ -27,6 +27,7 @@ def test_a_page_without_scores_is_named_and_skipped(tmp_path):
 UNTRAINED = """from dataclasses import replace
 from modit.preference import VARIANTS
 VARIANTS['eager'] = replace(VARIANTS['pareto'], label='Eager', page={page!r})
+from modit.repro.pages.redraw import redraw_page
 for name in {pages!r}: redraw_page(name, profile='mini')"""
 
 

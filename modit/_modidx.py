@@ -1641,6 +1641,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                      'modit/repro/report/article.py'),
                                             'modit.repro.report.article._pages': ( 'repro/report/article.html#_pages',
                                                                                    'modit/repro/report/article.py'),
+                                            'modit.repro.report.article._printed_gains': ( 'repro/report/article.html#_printed_gains',
+                                                                                           'modit/repro/report/article.py'),
                                             'modit.repro.report.article._rows_of': ( 'repro/report/article.html#_rows_of',
                                                                                      'modit/repro/report/article.py'),
                                             'modit.repro.report.article._shown': ( 'repro/report/article.html#_shown',

@@ -104,6 +104,10 @@ def _minutes():
     seconds = rows.groupby(rows.stage.str.replace(r'^\d+_', 'page ', regex=True), sort=False).seconds
     return seconds.agg(runs='size', minutes=lambda v: f'{v.sum()/60:.1f}').reset_index()
 
+def _printed_gains(): # of HPPO as printed over MO-DiT on the item split, in fractions
+    rows = _rows_of('tab-printed-gain', a='printed', split='item')
+    return rows.stricter.str.split().str[0].astype(float)/100
+
 def _pages(profile): return pd.read_json(repo_root()/'figures'/profile/'manifest.json', orient='index')
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a026
@@ -114,7 +118,7 @@ def _values(): # name -> what the text may use
     seen = defaultdict(dict)
     def number(kind, name): return f'{kind} {seen[kind].setdefault(name, len(seen[kind]) + 1)}'
     calls = (_rows_of, _cells, _steered, _in_paper, _tally, _spread, _words, _shown, _caption, _as_markdown,
-             _claims_table, _main_table, _differing, _minutes, _pages)
+             _claims_table, _main_table, _differing, _minutes, _pages, _printed_gains)
     return {f.__name__[1:]: f for f in calls} | dict(
         version=modit.__version__, ours=load_settings('mini'), paper=load_settings('paper'), number=number,
         paper_claims=ledger[ledger.place != 'ours'], own_claims=ledger[ledger.place == 'ours'],

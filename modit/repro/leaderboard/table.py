@@ -149,7 +149,9 @@ def best_row(
 ) -> str:      # its name
     "The row with the highest mean over domains, ceilings left out."
     scored = [x for x in domains if x in set(rows['average'].domain)]
-    def mean(name): return shares(rows[name], track).groupby('domain').mean().reindex(scored).mean(skipna=False)
+    def mean(name):
+        joint = shares(rows[name], track).groupby('domain').mean()
+        return joint.reindex(scored).mean(skipna=False)
     means = pd.Series({name: mean(name) for name in rows if name not in CEILINGS}).dropna()
     return means.idxmax()
 

@@ -86,8 +86,9 @@ def _put(path, table, **how): # into a file, in the place of the rows of the sam
     both.to_csv(path, index=False, **how)
 
 # %% ../../../nbs/repro/leaderboard/290_table.ipynb #31795c7b
-TRAINED = dict(mo_dit='MO-DiT', hppo='HPPO', direct='direct rewards after MO-DiT', alone='direct rewards alone',
-               rule='rule', direct_rule='direct + rule')
+TRAINED = dict(
+    mo_dit='MO-DiT', hppo='HPPO', direct='direct rewards after MO-DiT',
+    alone='direct rewards alone', rule='rule', direct_rule='direct + rule')
 
 def label_of(name): return TRAINED[name] if name in TRAINED else ROWS[name].label # of a row, in tables
 

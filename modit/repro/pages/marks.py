@@ -88,14 +88,15 @@ def facts_of(
     "What a run's mark says: hashes of scores that it wrote and read, keys of its corpora, what it shows."
     shown = {x: _shown(p.folder/x) for x in (_files_of(p) if files is None else files)}
     wrote, read = (_hashes(p, x) for x in (page_constant(p.name, 'SCORES'), reads_of(p.name, p.s.profile)))
-    read |= {x: _digest(p.folder/x) for x in page_constant(p.name, 'FILES', ())} # beside score files
+    tables = {x: _digest(p.folder/x) for x in page_constant(p.name, 'FILES', ())} # of other pages
     corpora = {d: stage_key(p.s, 'corpus', d) for d in p.domains}
-    return dict(wrote=wrote, read=read, shown=shown, claims=dict(claims=_claims_of(p)), corpora=corpora)
+    return dict(wrote=wrote, read=read, shown=shown, claims=dict(claims=_claims_of(p)), corpora=corpora,
+                tables=tables)
 
 # %% ../../../nbs/repro/pages/246_marks.ipynb #m012
 _SAID = dict(wrote='written by another run', shown='gone, or written by another run',
              claims='judged by another run', corpora='made from other data',
-             read='not as it was read', page='changed since')
+             read='not as it was read', tables='not as it was read', page='changed since')
 
 def _differs(then, now): # facts of a mark, and of now -> kind of fact -> names of what differs
     def other(kind): return [x for x, value in then[kind].items() if now[kind].get(x) != value]

@@ -21,10 +21,7 @@ from ...settings import Settings
 from ..pages.page import Page
 
 # %% ../../../nbs/repro/ours/485_lists.ipynb #c007
-def item_names(
-    s:Settings, # of the run
-    name:str,   # domain
-) -> pd.DataFrame: # a row an item: id, text
+def item_names(s:Settings, name:str) -> pd.DataFrame: # a row an item: id, text
     "What items are called, and their texts where a licence allows copies."
     if not s.folders:
         rows = np.arange(s.of('items', name))

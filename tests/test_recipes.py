@@ -20,7 +20,7 @@ import json
 from modit.repro.report.looks import STAGES
 from modit.stages.stages import stage_key
 from modit.settings import load_settings
-from modit.repro.verdicts.claims import real_ledger
+from modit.repro.report.ledger import real_ledger
 keys = {x: stage_key(load_settings('mini'), x, 'D1') for x in STAGES}
 print('found', json.dumps([keys, len(real_ledger()['claims'])]))"""
 TOYS = """

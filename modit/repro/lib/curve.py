@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['WHOLE', 'QUARTER', 'stretched', 'whole', 'in_rounds', 'items_labelled', 'paper_gain', 'looks_of', 'draw_gains',
-           'gains_picture', 'items_picture', 'rows_of_part', 'of_part', 'steps_of_part', 'prefer_part']
+           'gains_picture', 'rows_of_part', 'of_part', 'steps_of_part', 'prefer_part']
 
 # %% ../../../nbs/repro/lib/273_curve.ipynb #bb57ece0
 from dataclasses import replace
@@ -116,27 +116,6 @@ def gains_picture(
     axes[0].set_ylabel('Joint minus SFT (points)')
     seen = *marks.values(), Look("Paper's HPPO", '0.3', 'o', False)
     axes[-1].legend(handles=legend_of(*seen), loc='center left', bbox_to_anchor=(1, .5))
-    return fig
-
-# %% ../../../nbs/repro/lib/273_curve.ipynb #c273item
-def items_picture(
-    rows,   # method, domain, split, different, joint
-    splits, # a panel each
-):          # matplotlib Figure
-    "Joint against different items labelled, of HPPO and of direct rewards."
-    marks = looks_of(rows.domain.unique())
-    fig, (axes,) = plt.subplots(1, len(splits), figsize=(7.5, 2.9), sharey=True, squeeze=False)
-    for ax, split in zip(axes, splits, strict=True):
-        for name, seen in marks.items():
-            mine = rows[(rows.split == split) & (rows.domain == name)].sort_values('different')
-            for direct in (False, True):
-                part = mine[mine.method.str.startswith('direct') == direct]
-                style = seen._replace(filled=not direct).style | dict(ls='--' if direct else '-', lw=.8)
-                ax.plot(part.different/1000, 100*part.joint, ms=4, **style)
-        ax.set(xlabel='different items labelled (thousands)', title=f'{split} split')
-    axes[0].set_ylabel('Joint (%)')
-    kinds = Look('HPPO (line)', '0.3', 'o'), Look('Direct (dashed)', '0.3', 'o', False)
-    axes[-1].legend(handles=legend_of(*marks.values(), *kinds), loc='center left', bbox_to_anchor=(1, .5))
     return fig
 
 # %% ../../../nbs/repro/lib/273_curve.ipynb #90072c20

@@ -24,11 +24,7 @@ from ...stages.pipeline import get_corpus, get_domain, get_model, save_run
 from ...store import stream
 
 # %% ../../../nbs/repro/ours/322_lead.ipynb #02a56c56
-def redrawn(
-    cases:Cases,   # of the protocol
-    corpus:Corpus, # of a domain
-    s:Settings,    # seed
-) -> dict:         # random, sorted: Cases
+def redrawn(cases:Cases, corpus:Corpus, s:Settings) -> dict: # cases: of the protocol; random, sorted: Cases
     "The same cases with seeds drawn at random, shown in any order, and sorted."
     rng = stream(s.seed, 'seeds at random', corpus.drawn_by)
     drawn = rng.permuted(cases.sequence, axis=1)
@@ -105,9 +101,7 @@ KINDS = dict(
     protocol=Look('as in the protocol', BLUE), sorted=Look('seeds at random, sorted', GREEN, 's'),
     random=Look('seeds at random', ORANGE, 'D'), apart=Look('no sibling trained', PURPLE, 'v'))
 
-def all_kinds(
-    scores, # of `run`, with main and own_direction
-) -> dict:  # kind -> per-case scores
+def all_kinds(scores) -> dict: # scores: of `run`, with main and own_direction; kind -> per-case scores
     "The scores under each intervention, and those of the protocol."
     main, steered = scores['main'], scores['own_direction']
     usual = [main[main.method.isin(['average', 'sft'])], steered[steered.method == 'average_own']]
@@ -115,10 +109,7 @@ def all_kinds(
     return dict(protocol=pd.concat(usual, ignore_index=True)) | kinds
 
 # %% ../../../nbs/repro/ours/322_lead.ipynb #bd0cf70e
-def leads(
-    scores,     # of `run`, with main and own_direction
-    s:Settings, # resamples, seed
-) -> pd.DataFrame: # of `contrasts`, with the intervention in `of`
+def leads(scores, s:Settings) -> pd.DataFrame: # of `contrasts`, with the intervention in `of`
     "Both methods minus averaging under each intervention."
     return together(**{kind: contrasts(rows, _PAIRS, s) for kind, rows in all_kinds(scores).items()})
 

@@ -29,19 +29,14 @@ LOSS = ('score_scale', 'anchor_scale', 'beta', 'tail_weight', 'margin', 'hppo_lr
 SCHEDULE = ('hppo_steps', 'hppo_rounds', 'hppo_checkpoints', 'off_policy_steps')
 THEIRS = dict(D4='off_policy') # the variant behind the paper's row HPPO; elsewhere Pareto
 
-def as_printed(
-    s:Settings, # of the run
-) -> Settings:
+def as_printed(s:Settings) -> Settings: # of the run
     "The same sizes with the paper's constants of the preference stage."
     paper = load_settings('paper')
     names = LOSS + SCHEDULE if s.profile in COMMITTED else LOSS
     return replace(s, **{name: getattr(paper, name) for name in names})
 
 # %% ../../../nbs/repro/ours/327_printed.ipynb #73dbec50
-def runs_of(
-    p:Page,     # the run
-    domain:str, # domain
-) -> dict:      # method -> settings, variant
+def runs_of(p:Page, domain:str) -> dict: # method -> settings, variant
     "The preference runs of a domain."
     printed, cases = as_printed(p.s), whole(p.s)
     runs = dict(printed=(printed, THEIRS.get(domain, 'pareto')),
@@ -53,10 +48,7 @@ def runs_of(
 
 
 # %% ../../../nbs/repro/ours/327_printed.ipynb #c7bf28a4
-def score_domain(
-    p:Page,        # the run
-    corpus:Corpus, # of a domain
-) -> tuple:        # per-case scores; validation scores, a row a checkpoint
+def score_domain(p:Page, corpus:Corpus) -> tuple: # per-case scores; validation scores, a row a checkpoint
     "Train what is missing, and score it."
     rows, told = [], []
     for method, (s, variant) in runs_of(p, corpus.name).items():
@@ -111,9 +103,7 @@ def judged_twice(
 SHOWN = ('printed', 'printed_whole', 'train_rewards', 'off_policy', 'hppo')
 PAIRS = (('sft', 'average'), *((x, 'sft') for x in SHOWN), ('train_rewards', 'off_policy'))
 
-def counted(
-    twice, # of `judged_twice`
-) -> pd.DataFrame: # contrast, split and counts of cells
+def counted(twice) -> pd.DataFrame: # twice: of `judged_twice`; contrast, split and counts of cells
     "In how many cells the first method is significantly above the second, and below."
     rows = []
     for (a, b, split), x in twice.groupby(['a', 'b', 'split'], sort=False):

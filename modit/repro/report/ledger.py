@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['RANK', 'COUNTS', 'VARIANT_TABLES', 'IN_ROUNDS', 'CLASSES', 'judge', 'weakest_in_each_cell', 'in_counts',
            'threshold_claim', 'range_claim', 'and_also', 'not_run', 'update_claims', 'show_claims', 'paper_rows',
-           'sizes', 'counted', 'in_second_world', 'by_class']
+           'sizes', 'counted', 'in_second_world', 'by_class', 'real_ledger', 'on_real_data']
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #c003
 from pathlib import Path
@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ..datasets.datasets import CLAIMED
 from .looks import CONFIRMED, NOT_RUN, NOT_SEEN, OPPOSITE, WORDS, marked
-from .report import locked, read_reported, read_rows
+from .report import figures_dir, locked, read_reported, read_rows
 from .verdicts import in_hundredths, in_paper
-from ...settings import require
+from ...settings import load_settings, require
 from ...store import atomic_write
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #c038
@@ -230,3 +231,27 @@ def by_class(
     counts.insert(0, 'statements', counts.sum(axis=1))
     if len(second): counts = counts.join(in_second_world(claims, second).groupby(about).sum())
     return counts.reindex([x for x in CLASSES if x in counts.index]).rename(index=CLASSES).reset_index()
+
+# %% ../../../nbs/repro/report/215_ledger.ipynb #7b3e9a02
+def real_ledger() -> dict: # claims, one row for each claim and profile; claim-cells; or nothing
+    "The ledgers of real data."
+    folders = [x for x in map(figures_dir, map(load_settings, CLAIMED)) if (x/'claims.csv').exists()]
+    if not folders: return {}
+    def read(name): return pd.concat([read_rows(x/f'{name}.csv') for x in folders], ignore_index=True)
+    return {name: read(name) for name in ('claims', 'claim-cells')}
+
+# %% ../../../nbs/repro/report/215_ledger.ipynb #7b3e9a03
+def on_real_data() -> pd.DataFrame: # by id: class, cells, significant, against, verdict, words
+    "One ledger of all real data: confirmed is what every profile that judged it confirms."
+    ledger = real_ledger()
+    if not ledger: return pd.DataFrame(columns=['id', 'class', 'verdict', 'words'])
+    claims, cells = ledger.values()
+    judged = claims[claims.cells > 0].groupby('id')
+    found = judged[['cells', 'significant', 'against']].sum().join(judged['class'].first())
+    lost = (found.against > found.significant).map({True: OPPOSITE, False: NOT_SEEN})
+    found['verdict'] = lost.mask(judged.verdict.agg(lambda x: (x == CONFIRMED).all()), CONFIRMED)
+    items = (cells[cells.split == 'item'].set_index('id').verdict == 'for').groupby('id')
+    items = pd.Series({name: f'; items {x.sum()} of {len(x)}' for name, x in items})
+    counts = found.significant.astype(str) + ' of ' + found.cells.astype(str)
+    words = found.verdict + ', ' + counts + items.reindex(found.index, fill_value='')
+    return found.assign(words=words).reset_index()

@@ -251,18 +251,6 @@ def test_a_table_of_vectors_is_the_folder(good, tmp_path):
     assert read_folder(tmp_path/'frame').ids.tolist() == table.id.tolist()
 
 
-def test_a_key_is_of_the_content(good, tmp_path):
-    key = folder_key(good)
-    shutil.copytree(good, tmp_path/'moved')
-    facts(tmp_path/'moved', clusters=9)
-    (tmp_path/'moved'/'notes.txt').write_text('of no matter', 'utf-8')
-    assert folder_key(tmp_path/'moved') == key
-    write(tmp_path/'moved', pattern=D1.true_pattern, text=IDS)
-    assert folder_key(tmp_path/'moved') != key # sessions of an earlier writing do not stay
-    write(tmp_path/'moved', pattern=D1.true_pattern, text=IDS[::-1])
-    assert folder_key(tmp_path/'moved') != key
-
-
 # ---- the command, and files of any kind
 def test_the_command_says_everything_and_exits_2(tmp_path, good, modit):
     def check(*words): return modit('check', *words)

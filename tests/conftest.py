@@ -30,6 +30,7 @@ from modit.cli.command import main # noqa: E402
 from modit.data.synth import make_domain, make_world # noqa: E402
 from modit.ordering import prepare_corpus # noqa: E402
 from modit.repro.datasets import datasets # noqa: E402
+from modit.settings import load_settings # noqa: E402
 from modit.stages.source import PERSONAL # noqa: E402
 from modit.store import lock_file # noqa: E402
 
@@ -200,6 +201,15 @@ def full_disk(size):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, old)
         signal.signal(signal.SIGXFSZ, handler)
+
+
+def own_settings(folders, items, **more):
+    "Settings of smoke for domains of one's own, as a profile of settings.ini would have them."
+    sizes = dict(clusters=12, heldout_clusters=3, valid_clusters=2, train_rows=64, normal_share=.1,
+                 repetition=1, sft_epochs=1)
+    each = {name: [value]*len(folders) for name, value in sizes.items()}
+    names = dict(domains=[p.name for p in folders], folders=[str(p) for p in folders])
+    return load_settings('smoke', **(names | each | dict(items=items) | more))
 
 
 def corpus_of(name, s): return prepare_corpus(make_domain(make_world(s), name, s), s)

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
+from conftest import own_settings
 from modit.stages import pipeline, stages
 from modit.data.folder import (folder_key, open_embeddings, problems, read_facts,
                                read_folder, write_folder, write_table)
@@ -25,8 +26,8 @@ MADE = {name: make_domain(make_world(S), name, S) for name in ('D1', 'D2')}
 D1 = MADE['D1']
 N = len(D1.items)
 IDS = [f'item{i}' for i in range(N)]
-TINY = dict(pretrain_steps=4, checkpoint_every=2, train_rows=[32, 32], repetition=[1, 1], sft_epochs=[1, 1],
-            batch=16, hppo_cases=16)
+TINY = dict(items=[len(x.items) for x in MADE.values()], pretrain_steps=4, checkpoint_every=2,
+            train_rows=[32, 32], batch=16, hppo_cases=16)
 
 
 def write(path, **other):
@@ -321,15 +322,6 @@ def two(tmp_path, monkeypatch):
     for path, domain in zip(paths, MADE.values(), strict=True):
         write(path, embeddings=domain.items, ids=range(len(domain.items)), attribute=domain.attribute)
     return paths
-
-
-def own_settings(paths, **more):
-    "Settings of smoke for these folders, as a profile of settings.ini would have them."
-    names = dict(domains=[p.name for p in paths], folders=[str(p) for p in paths])
-    sizes = dict(items=[len(x.items) for x in MADE.values()], clusters=[12, 12], heldout_clusters=[3, 3])
-    few = dict(valid_clusters=[2, 2], train_rows=[64, 64], normal_share=[.1, .1])
-    few |= dict(repetition=[1, 1], sft_epochs=[1, 1])
-    return load_settings('smoke', **(names | sizes | few | more))
 
 
 def test_folders_train_and_the_store_knows_their_content(two):

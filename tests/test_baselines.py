@@ -108,6 +108,21 @@ def test_seeds_are_weighted_by_density(world):
         assert query == pytest.approx(unit(total), abs=1e-5)
 
 
+@pytest.mark.parametrize('method, teacher', [('feedback', 'density'), ('feedback_labels', 'attribute')])
+def test_feedback_ranks_all_items_as_the_formula_of_pairs(world, method, teacher):
+    s, corpus, cases = world
+    scores = getattr(corpus, teacher).astype(float)
+    found = ALTERNATIVES[method].prepare(corpus, s)(cases, .3)
+    for i, mean in enumerate(average_pool(corpus, cases)):
+        ten = others(corpus, mean, cases.sequence[i], 10)
+        query = mean.astype(float)
+        for a in ten:
+            for b in ten:
+                surer = max(scores[a] - scores[b], 0)
+                query += .3*surer*(corpus.items[a] - corpus.items[b])
+        assert found[i] == pytest.approx(unit(query), abs=1e-4)
+
+
 def test_refinement_is_adam_on_the_divergence(world):
     _, corpus, cases = world
     start = average_pool(corpus, cases)

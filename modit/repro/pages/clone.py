@@ -62,6 +62,16 @@ def _run(
     print(f'results: {page.folder/page.name}.md', f'executed page: {executed}', sep='\n')
 
 # %% ../../../nbs/repro/pages/278_clone.ipynb #5c0e7d12
+def _read_grid(words) -> dict: # such as margin=0.01,0.03 -> name: values as text
+    grid = {}
+    for word in words:
+        name, equals, values = word.partition('=')
+        values = [v.strip() for v in values.split(',')]
+        require(name and equals and all(values), f'{word!r}: write name=value,value')
+        require(name not in grid, f'{name} is given twice; write {name}=value,value')
+        grid[name] = values
+    return grid
+
 def _sweep(
     name:str, # of an experiment, such as 400_sensitivity
     grid:Annotated[str, dict(nargs='+', metavar='name=value,value')], # as margin=0.01,0.03 seed=0,1,2
@@ -69,8 +79,8 @@ def _sweep(
 ):
     "run one experiment for every combination of some values"
     load_settings(profile)
-    from modit.repro.pages.redraw import read_grid, sweep
-    sweep(name, read_grid(grid), profile)
+    from modit.repro.pages.redraw import sweep
+    sweep(name, _read_grid(grid), profile)
 
 # %% ../../../nbs/repro/pages/278_clone.ipynb #c033f
 def _figures(profile:Profile='mini'):

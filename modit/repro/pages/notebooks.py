@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PLAIN', 'GRAMMAR', 'ROOMS', 'fits', 'code_cells', 'syntax_tree', 'notebook_parameters', 'unknown_parameter',
-           'check_parameters', 'experiments', 'short_name', 'experiment_path', 'exported_code', 'page_constant',
-           'execute', 'what_differs', 'executed_path']
+           'check_parameters', 'experiments', 'short_name', 'experiment_path', 'page_constant', 'execute',
+           'what_differs', 'executed_path']
 
 # %% ../../../nbs/repro/pages/230_notebooks.ipynb #c002
 import ast, difflib, json, math, os, re, sys
@@ -134,17 +134,11 @@ def experiment_path(
     near = difflib.get_close_matches(short, known, 2, .5) or known
     raise ValueError(f'no experiment {name!r}; did you mean {" or ".join(known[n].stem for n in near)}?')
 
-# %% ../../../nbs/repro/pages/230_notebooks.ipynb #c028
-def exported_code(
-    path, # a notebook file
-) -> list: # sources of the cells marked for export
-    "The sources of the cells that become a page's module."
-    return [x for x in map(_source, code_cells(path)) if re.search(r'^#\|\s*export\b', x, re.M)]
-
 # %% ../../../nbs/repro/pages/230_notebooks.ipynb #c030
 @cache
 def _assigned(path, written): # constant -> its node in the page's syntax tree
-    lines = syntax_tree(path, '\n\n'.join(exported_code(path))).body
+    sources = [x for x in map(_source, code_cells(path)) if re.search(r'^#\|\s*export\b', x, re.M)]
+    lines = syntax_tree(path, '\n\n'.join(sources)).body
     return {ast.unparse(line.targets[0]): line.value for line in lines if isinstance(line, ast.Assign)}
 
 def page_constant(

@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['SPLITS', 'NARROWER', 'LEDGER', 'in_words', 'slug', 'results_folder', 'page_settings', 'check_choice', 'page_values',
-           'given_in', 'page_defaults', 'restricted', 'asks_less', 'can_be_cut', 'part_of', 'owner_of', 'reads_of',
-           'has_scores']
+           'given_in', 'page_defaults', 'restricted', 'asks_less', 'part_of', 'owner_of', 'reads_of', 'has_scores']
 
 # %% ../../../nbs/repro/pages/237_parameters.ipynb #c002
 import ast
@@ -148,11 +147,7 @@ def asks_less(
     return bool(changed) and changed <= NARROWER and kept('domains') and kept('splits')
 
 # %% ../../../nbs/repro/pages/237_parameters.ipynb #w011
-def can_be_cut(
-    frame, # scores of a wider run
-    run,   # a Page that asks for less
-) -> bool:
-    "Whether the rows of the run's domains, splits and cases are what it would compute itself."
+def _can_be_cut(frame, run): # are the rows of a run's domains, splits and cases what it would compute itself
     means = 'case' not in frame and 'split' in frame and frame.split.isin(SPLITS).any()
     left = frame.empty or not restricted(frame, run).empty
     return 'domain' in frame and left and not (run.cases and means)
@@ -165,7 +160,7 @@ def part_of(
     "The scores of a narrower run out of those of a wider one."
     tested = [frame.case.max() + 1 for frame in scores.values() if {'split', 'case'} <= {*frame}]
     enough = not run.cases or run.cases <= max(tested, default=0)
-    if not enough or not all(can_be_cut(frame, run) for frame in scores.values()): return {}
+    if not enough or not all(_can_be_cut(frame, run) for frame in scores.values()): return {}
     return {name: restricted(frame, run) for name, frame in scores.items()}
 
 # %% ../../../nbs/repro/pages/237_parameters.ipynb #8f4cc968

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from ..report.looks import VERDICTS, legend_of, look, verdicts_of, whisker
+from ..report.looks import VERDICTS, legend_of, look, whisker
 from ..report.report import Table, with_hppo
 from ...stats import cluster_interval, holm
 from ..report.ledger import judge, threshold_claim
@@ -72,8 +72,8 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
         draw_contrast(ax, found[(found.a == a) & (found.b == b)])
     axes[0].set_ylim(cells - .65, -.35)
     lines = [Line2D([], [], c='0.4', lw=lw, label=label) for label, lw in WIDTHS.items()]
-    handles = legend_of(*verdicts_of(found)) + lines
-    axes[-1].legend(handles=handles, loc='center left', bbox_to_anchor=(1, .5))
+    seen = [mark for word, mark in VERDICTS.items() if (found.verdict == word).any()]
+    axes[-1].legend(handles=legend_of(*seen) + lines, loc='center left', bbox_to_anchor=(1, .5))
     return {'fig-sig': fig}
 
 # %% ../../../nbs/repro/paper/380_bootstrap.ipynb #c020

@@ -5,6 +5,8 @@ __all__ = ['READS', 'SCORES', 'MINE', 'PASSES', 'COURSE', 'columns', 'steps_of',
            'against_start', 'draw_course', 'plot_course', 'plot', 'drift_of', 'drift_claims', 'claims']
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c004
+from itertools import product
+
 import pandas as pd
 
 from ...preference import variants_of
@@ -13,7 +15,7 @@ from ..report.looks import BLACK, ORANGE, SKY, Look, legend_beside, look, panels
 from ..report.report import Table, by_method, scored
 from ...settings import Settings, override
 from ..report.ledger import judge, weakest_in_each_cell
-from ..report.verdicts import contrast, contrasts, metric_panels
+from ..report.verdicts import contrast, contrasts, draw_differences, everywhere
 from ..pages.page import Page
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c007
@@ -67,8 +69,19 @@ def plot_variants(cases, p:Page): # cases: of the main experiment; matplotlib Fi
     "What each variant gains in Joint and pays in Same, against SFT."
     marks = {method: look(method) for method in columns(cases)[1:]}
     pairs = [(method, 'sft') for method in marks]
-    rows = pd.concat([contrasts(cases, pairs, p.s, column) for column in ('joint', 'same')])
-    return metric_panels(rows, p, marks, 'against SFT')
+    metrics = ('joint', 'same')
+    rows = pd.concat([contrasts(cases, pairs, p.s, column) for column in metrics])
+    ylabels = [f'{metric.capitalize()}, against SFT\n(points)' for metric in metrics]
+    titles = [f'{split} split' for split in p.splits]
+    fig, axes = panels(titles, ylabels, 4.5, sharex=True, sharey='row')
+    said = []
+    for (i, metric), (j, split) in product(enumerate(metrics), enumerate(p.splits)):
+        panel = rows[(rows.column == metric) & (rows.split == split)]
+        draw_differences(axes[i, j], panel, p.domains, marks)
+        said.append(f'{metric.capitalize()}, {split} split, {everywhere(panel, marks)}')
+    fig.suptitle('\n'.join(said), fontsize=8)
+    legend_beside(axes, *marks.values())
+    return fig
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c035
 COURSE = dict(attr=Look('Attr', ORANGE, '^'), same=Look('Same', SKY, 's'), joint=Look('Joint', BLACK, 'o'))

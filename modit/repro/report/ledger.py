@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['RANK', 'COUNTS', 'VARIANT_TABLES', 'IN_ROUNDS', 'CLASSES', 'judge', 'weakest_in_each_cell', 'in_counts',
            'threshold_claim', 'range_claim', 'and_also', 'not_run', 'update_claims', 'show_claims', 'paper_rows',
-           'sizes', 'counted', 'in_second_world', 'by_class', 'real_ledger', 'on_real_data']
+           'sizes', 'counted', 'by_class', 'real_ledger', 'on_real_data']
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #c003
 from pathlib import Path
@@ -208,11 +208,7 @@ def counted(
     return dict(zip(names, (len(rows), *counts, f'{(rows.estimate/rows.paper).median():.2f}'), strict=True))
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #k001a
-def in_second_world(
-    claims, # of the ledger
-    second, # claims of the ledger of a second world
-) -> pd.DataFrame: # booleans, one row per claim
-    "Which claims the second world judges, confirms, and gives the same verdict."
+def _in_second_world(claims, second): # claims of both ledgers -> booleans, one row per claim
     again = claims.id.map(second.set_index('id').verdict).fillna(NOT_RUN.label)
     both = (again != NOT_RUN.label) & (claims.verdict != NOT_RUN.label)
     return pd.DataFrame({'judged in a second world': both, 'confirmed there': both & (again == CONFIRMED),
@@ -229,7 +225,7 @@ def by_class(
     about = claims['class'].where(claims.id.str.startswith('C'), 'ours').rename('about')
     counts = pd.crosstab(about, claims.verdict).reindex(columns=[*WORDS, NOT_RUN.label], fill_value=0)
     counts.insert(0, 'statements', counts.sum(axis=1))
-    if len(second): counts = counts.join(in_second_world(claims, second).groupby(about).sum())
+    if len(second): counts = counts.join(_in_second_world(claims, second).groupby(about).sum())
     return counts.reindex([x for x in CLASSES if x in counts.index]).rename(index=CLASSES).reset_index()
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #7b3e9a02

@@ -172,7 +172,7 @@ def shares(
     scores, # of `run`, with those of the main experiment
     p:Page, # the run
 ) -> pd.DataFrame: # split, domain, paper, usual, whole, share_usual, share_whole
-    "Gains over SFT as shares of the paper's."
+    "Gains over SFT as fractions of the paper's."
     found = with_hppo(scores['main'], scores['validation'])
     both = pd.concat([found[found.method == 'hppo'], beside(scores)], ignore_index=True)
     joint = by_method(both, ('sft', 'hppo', 'labelled_100')).dropna().set_index(['split', 'domain'])
@@ -249,13 +249,13 @@ def labels_table(
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #685fb514
 def table(scores:dict, p:Page) -> dict: # label -> Table
-    "Joint and gains by labelled cases, shares of the paper's gain, claims at both sizes (ours)."
+    "Joint and gains by labelled cases, fractions of the paper's gain, claims at both sizes (ours)."
     cases = beside(scores)
     kept = ['split', 'domain', 'cases', 'estimate', 'low', 'high', 'units', 'verdict']
     ends = ('estimate', 'low', 'high')
     words = 'Joint (percent) by the part of the pool that one round learns from, means over draws.'
     over = 'Joint minus SFT by labelled cases, in points, with 95% intervals.'
-    share = "Gain over SFT: the paper's, HPPO's of the main table, one round's on the whole pool; shares."
+    share = "Gain over SFT: the paper's, HPPO's of the main table, one round's on the whole pool; fractions."
     both = 'Claims judged on the usual cases and with one round on the whole pool.'
     names = ('paper', 'usual', 'whole', 'share_usual', 'share_whole')
     return {'tab-labelled': Table(by_method(cases, COLUMNS), words, COLUMNS),

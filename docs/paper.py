@@ -11,7 +11,20 @@ from modit.repro.report.looks import CONFIRMED, WORDS
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORTED, OURS = ROOT/'figures'/'reported', ROOT/'figures'/'mini'
-NONE = 'none'
+SHORT = dict( # the claims that rest on a table or figure, in a few words
+    C01='averaging has the highest Same', C02='MO-DiT over averaging', C03='MO-DiT over pretrained',
+    C04='HPPO over MO-DiT', C05a='HPPO raises Attr', C05b='HPPO lowers Same',
+    C06a='AUC of averaging just below one half', C06b='AUC rises from averaging to MO-DiT to HPPO',
+    C07='every stage raises Joint', C08='the untrained model retrieves nothing',
+    C09='ascending over other orders', C10='SFT over pretrained and over CPT',
+    C11='one round over MO-DiT', C12='several rounds over one', C13='the filter raises Joint',
+    C14='the filter keeps Same', C16a='both pools over static', C16b='static over policy alone',
+    C17='more rounds at equal steps', C18="HPPO's one query over the best of eight",
+    C19='an oracle over eight adds 15 to 27%', C20='guidance scale 3 is best',
+    C21='margin and temperature matter little', C22='HPPO over MO-DiT in three runs',
+    C23='accuracy on left-out patterns', C24a='the centroid has the higher Joint',
+    C24b='top-1 and top-5 have the higher Attr', C24c='top-1 and top-5 have the lower Cond',
+    C25a='Attr rises, Same falls', C25b='Joint peaks, then falls')
 ABOUT = """# The paper's tables and figures, and what became of them
 
 Every numbered table and figure of [the paper](https://arxiv.org/abs/2606.26899): the page that makes ours, \
@@ -23,30 +36,21 @@ the minutes are those of the committed run, on one core, with the models of the 
 """
 RULE = """## The claims
 
-The {total} claims of the paper: {words}. A claim says how many cells must support it significantly (all, \
-unless it says otherwise). *Confirmed*: at least so many do. *Opposite*: not confirmed, and more cells \
-contradict it significantly than support it. *why*: the reason, with the numbers of commit {commit}. \
-Cells, and our own claims: \
-[claims](../nbs/repro/verdicts/500_claims.ipynb), \
-[claims.csv](../figures/mini/claims.csv).
+The paper makes {total} claims, {about}: {words}. {ours} more are our own. \
+A claim says how many cells must support it significantly (all, unless it says otherwise). *Confirmed*: at \
+least so many do. *Opposite*: not confirmed, and more cells contradict it significantly than support it. \
+*why*: the reason, with the numbers of commit {commit}. Cells, and our own claims: \
+[claims](../nbs/repro/verdicts/500_claims.ipynb), [claims.csv](../figures/mini/claims.csv).
 
-The second word follows [a rule](https://yourpaperiswrong.com/methodology) of reproduction tracks. \
-REPRODUCED: all numbers within a tolerance that was published before, on the paper's data, three seeds or \
-more. PARTIAL: the claimed direction, but on other data or one seed. WRONG: the other direction in every \
-seed and with two models, 72 hours after the authors were told. The paper's data are private, so no claim \
-can be REPRODUCED here. The authors have not been asked, so none is called WRONG. A *confirmed* claim is \
-PARTIAL; any other has no word of this rule (*{none}*).
+The paper's data are private, so a confirmed claim has the claimed direction on other data, and no more. The \
+authors have not been asked, so no claim is called wrong.
 """
 
 
-def track_word(verdict): return 'PARTIAL' if verdict == CONFIRMED else NONE # by the rule above
-def beside(verdict): return f'{verdict} ({track_word(verdict)})' if verdict == CONFIRMED else verdict
-
-
-def paper_claims() -> pd.DataFrame:
-    "The ledger without our own claims."
+def claims_of() -> tuple:
+    "The paper's claims and our own, from the ledger."
     found = pd.read_csv(OURS/'claims.csv')
-    return found[found.place != 'ours']
+    return found[found.place != 'ours'], found[found.place == 'ours']
 
 
 def linked(path, words=None): return f'[{words or path.name}](../{path.relative_to(ROOT).as_posix()})'
@@ -76,12 +80,12 @@ def minutes(seconds): return f'{seconds/60:.0f}' if seconds >= 60 else 'under 1'
 
 def verdicts_on(
     label,  # of a table or figure of the paper
-    claims, # of `paper_claims`
-) -> str:   # such as confirmed (PARTIAL): C02, C03
-    "The claims that rest on it, word by word."
+    claims, # the paper's
+) -> str:   # such as confirmed: MO-DiT over averaging (C02)
+    "The claims that rest on it, verdict by verdict."
     mine = claims[[label in place.split(', ') for place in claims.place]]
-    found = [(word, mine.id[mine.verdict == word]) for word in WORDS]
-    return '; '.join(f'{beside(word)}: {", ".join(ids)}' for word, ids in found if len(ids))
+    found = {word: [f'{SHORT[x]} ({x})' for x in mine.id[mine.verdict == word]] for word in WORDS}
+    return '; '.join(f'*{word}*: {", ".join(claims)}' for word, claims in found.items() if claims)
 
 
 def markdown(rows) -> str: # dicts
@@ -107,12 +111,17 @@ def opening() -> str:
     return ABOUT.format(main=in_words(main_pages()), training=minutes(training))
 
 
-def counted(claims) -> str: # of `paper_claims`
-    "The rule, with the number of claims in each word."
+def counted(
+    claims, # the paper's
+    ours,   # our own
+) -> str:
+    "The rule, with the number of claims of each class and of each verdict."
     counts = claims.verdict.value_counts().reindex([*WORDS], fill_value=0)
     words = in_words([f'{n} *{word}*' for word, n in counts.items()])
+    sort = claims['class'].value_counts().reindex(['method', 'condition', 'calibration'])
+    about = '{} about the method, {} about conditions and {} about calibration'.format(*sort)
     [commit] = pd.read_csv(REPORTED/'reasons.csv').commit.unique()
-    return RULE.format(total=len(claims), words=words, none=NONE, commit=commit)
+    return RULE.format(total=len(claims), ours=len(ours), about=about, words=words, commit=commit)
 
 
 def paper_map() -> str: # of docs/paper.md
@@ -120,25 +129,25 @@ def paper_map() -> str: # of docs/paper.md
     notebooks = {path.stem[4:]: path for path in (ROOT/'nbs'/'repro').glob('*/*.ipynb')}
     manifest = json.loads((OURS/'manifest.json').read_text('utf-8'))
     seconds = {name: x['seconds'] for name, x in manifest.items()}
-    claims, parts = paper_claims(), [opening()]
+    (claims, ours), parts = claims_of(), [opening()]
     why = pd.read_csv(REPORTED/'reasons.csv').set_index('claim').reason
     contents = pd.read_csv(REPORTED/'contents.csv')
-    for kind in ('Table', 'Figure'):
+    for sort in ('Table', 'Figure'):
         rows = [{
             '': f'**{r.number}**', 'what it has': r.caption, 'page and command': command(r.page, notebooks),
             'minutes': minutes(seconds[r.page]), 'files': files_of(r.label, r.page),
             'claims': verdicts_on(r.label, claims)}
-            for r in contents.itertuples() if r.number.startswith(kind)]
-        parts.append(f'## {kind}s\n\n{markdown(rows)}\n')
+            for r in contents.itertuples() if r.number.startswith(sort)]
+        parts.append(f'## {sort}s\n\n{markdown(rows)}\n')
     numbers = contents.set_index('label').number
     rows = [{
         'id': r.id, 'rests on': ', '.join(numbers.get(x, x) for x in r.place.split(', ')),
         'the paper says': r.statement,
-        'cells for / against / all': f'{r.significant} / {r.against} / {r.cells}', 'our word': r.verdict,
+        'cells for / against / all': f'{r.significant} / {r.against} / {r.cells}', 'verdict': r.verdict,
         'why': '' if r.verdict == CONFIRMED else why.get(r.id, ''),
-        'track': track_word(r.verdict), 'page and command': command(r.page, notebooks)}
+        'page and command': command(r.page, notebooks)}
         for r in claims.itertuples()]
-    return '\n'.join([*parts, counted(claims), markdown(rows), ''])
+    return '\n'.join([*parts, counted(claims, ours), markdown(rows), ''])
 
 
 if __name__ == '__main__': (ROOT/'docs'/'paper.md').write_text(paper_map(), 'utf-8')

@@ -208,7 +208,7 @@ def _commands(): # name -> function
     return COMMANDS | more
 
 def _command_line(): # the parser of all subcommands
-    does = 'More items like a few examples, with an attribute; and the stages of MO-DiT and HPPO.'
+    does = "More items of the seeds' pattern, with an attribute; and the stages of MO-DiT and HPPO."
     top = _Parser('modit', description=does)
     subs = top.add_subparsers(dest='command', required=True)
     for name, call in _commands().items():

@@ -113,7 +113,7 @@ def gains_picture(
         ax.set(xscale='log', xlabel='labelled cases (steps grow with them)', title=f'{split} split')
         ax.set_xticks(places, [f'{x:,}' for x in places])
         ax.minorticks_off()
-    axes[0].set_ylabel('Joint minus SFT (points)')
+    axes[0].set_ylabel('Joint minus MO-DiT (points)')
     seen = *marks.values(), Look("Paper's HPPO", '0.3', 'o', False)
     axes[-1].legend(handles=legend_of(*seen), loc='center left', bbox_to_anchor=(1, .5))
     return fig

@@ -100,8 +100,8 @@ def proportions(s:Settings, rows) -> pd.DataFrame: # a row a quantity: quantity,
 def table(scores:dict, p:Page) -> dict: # label -> Table
     "The domains (tab:data), and their sizes beside the paper's."
     kind = 'Domains of folders' if p.s.folders else 'Synthetic domains'
-    caption = (f'{kind}. Rows are sequences; positives a pattern is a median; normal is the share '
-               'of normal items, positive_rate that of items with the attribute, both in percent; '
+    caption = (f'{kind}. Rows are sequences; positives a pattern is a median; normal is the '
+               'percentage of normal items, positive_rate that of items with the attribute; '
                'item_patterns and held_patterns have enough held-out positives for a case on the item and '
                'the pattern split. Sequences come from the trained_patterns.')
     small = (f"The paper and profile {p.s.profile}. Where the source is *not given*, "
@@ -111,13 +111,13 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 
 # %% ../../../nbs/repro/paper/300_data.ipynb #c020
 def draw_shares(ax, rows): # of the run
-    "Each domain's share of the training rows, and the paper's."
+    "Each domain's part of the training rows, and the paper's."
     paper = read_reported('tab-data').set_index('domain').train.reindex(rows.domain).values
     ax.barh(rows.domain, 100*rows.train/rows.train.sum(), color=LIGHT, height=.6, label='ours')
     if not np.isnan(paper).all():
         ax.plot(100*paper/paper.sum(), rows.domain, '|', color=DARK, ms=13, mew=2, label="the paper's")
         ax.legend(loc='upper right')
-    ax.set(xlabel='share of the training rows (%)')
+    ax.set(xlabel='training rows (%)')
 
 # %% ../../../nbs/repro/paper/300_data.ipynb #c022
 def draw_patterns(ax, rows): # matplotlib Axes; one a domain

@@ -35,9 +35,9 @@ def _cells(claim, profile='mini', **wanted): return _rows_of('claim-cells', prof
 def _steered(split=None, profile='mini', metric='joint'):
     return _rows_of('tab-own-gain', profile, method='average_own', metric=metric, split=split)
 
-def _in_paper(a, b, split=None): # the paper's differences of two methods in Joint, one a cell
+def _in_paper(a, b, split=None, column='joint'): # the paper's differences of two methods, one a cell
     cells = _rows_of('tab-main', 'reported', split=split)[['domain', 'split']].drop_duplicates()
-    return in_paper(cells.assign(a=a, b=b))
+    return in_paper(cells.assign(a=a, b=b), column=column)
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a009
 def _tally(rows, other='lower'):
@@ -73,13 +73,13 @@ def _as_markdown(rows):
 # %% ../../../nbs/repro/report/216_article.ipynb #a018
 def _claims_table(rows):
     "Statements with place, scale, cells, interval, word and what runs them again."
-    def signed(v): return f'{v:+.3f}'.replace('-', '−')
+    def signed(v): return f'{100*v:+.1f}'.replace('-', '−')
     names = ['id', 'place', 'statement', 'scale']
     table = rows[[c for c in names if rows[c].nunique() > 1]].assign(
         cells=[f'{r.significant}/{r.against}/{r.cells}' for r in rows.itertuples()],
-        estimate=[f'{signed(r.estimate)} [{signed(r.low)}, {signed(r.high)}]' for r in rows.itertuples()],
+        points=[f'{signed(r.estimate)} [{signed(r.low)}, {signed(r.high)}]' for r in rows.itertuples()],
         word=rows.verdict.str.removesuffix(' at this scale'), run=rows.page)
-    table.loc[rows.cells == 0, ['cells', 'estimate']] = ''
+    table.loc[rows.cells == 0, ['cells', 'points']] = ''
     return _as_markdown(table)
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a021
@@ -108,7 +108,19 @@ def _printed_gains(): # of HPPO as printed over MO-DiT on the item split, in fra
     rows = _rows_of('tab-printed-gain', a='printed', split='item')
     return rows.stricter.str.split().str[0].astype(float)/100
 
+def _lead(split, case): # of MO-DiT over averaging: in how many domains of how many it is significant
+    rows = _rows_of('tab-lead', contrast='SFT − Average', split=split, case=case)
+    low, high = rows[['D1', 'D2', 'D3', 'D4']].iloc[0].str.extract(r'\[(\S+), (\S+)\]').astype(float).values.T
+    return f'{(low > 0).sum()} of {len(low)} domains (significantly lower in {(high < 0).sum() or "none"})'
+
 def _pages(profile): return pd.read_json(repo_root()/'figures'/profile/'manifest.json', orient='index')
+
+# %% ../../../nbs/repro/report/216_article.ipynb #5ac1e02d
+def _listed(method, *kinds): # of patterns: new, far, known; percent right, mean over domains
+    def read(name): return pd.read_csv(repo_root()/'figures'/'leaderboard'/'cases'/f'{name}.csv.gz')
+    rows = read(method).query('track != "tests" and kind in @kinds')
+    rows = rows[rows.domain.isin(read('mo_dit').domain)]
+    return f'{(100*rows.joint/rows.k).groupby(rows.domain).mean().mean():.1f}'
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a026
 FOLDER = Path('docs')/'article' # the text and its two templates
@@ -118,7 +130,7 @@ def _values(): # name -> what the text may use
     seen = defaultdict(dict)
     def number(kind, name): return f'{kind} {seen[kind].setdefault(name, len(seen[kind]) + 1)}'
     calls = (_rows_of, _cells, _steered, _in_paper, _tally, _spread, _words, _shown, _caption, _as_markdown,
-             _claims_table, _main_table, _differing, _minutes, _pages, _printed_gains)
+             _claims_table, _main_table, _differing, _minutes, _pages, _printed_gains, _lead, _listed)
     return {f.__name__[1:]: f for f in calls} | dict(
         version=modit.__version__, ours=load_settings('mini'), paper=load_settings('paper'), number=number,
         paper_claims=ledger[ledger.place != 'ours'], own_claims=ledger[ledger.place == 'ours'],

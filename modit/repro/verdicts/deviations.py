@@ -166,7 +166,8 @@ FIVE = """1. **Labelled cases**: {ours} a round in place of {paper}. On the item
 ([tab-labelled-gain]({figures}/tab-labelled-gain.csv)).
 2. **Strength of the preferences**: temperature, tail weight, rate and velocity of the loss were chosen on \
 validation, where they gain {chosen} points over SFT. The paper's temperature and weight, with its plain \
-velocity, gain {theirs}; its velocity alone gains {plain} ([tab-loss]({figures}/loss.md#tab-loss)).
+velocity, gain {theirs}; its velocity alone gains {plain} ([tab-loss]({figures}/loss.md#tab-loss)). All \
+constants as printed, scored on test cases: [tab-printed]({figures}/printed.md#tab-printed).
 3. **Held-out items in the reward**: without their labels the same round gains {hidden} points on validation \
 in place of {chosen} ([tab-loss]({figures}/loss.md#tab-loss)).
 4. **Pretraining**: its Joint is {start} of averaging's, in the paper {started}. So gains over it are \

@@ -14,8 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
-from ..settings import require
-from .source import NAMED, NO_NUMBERS, ROWS, TABLES, acts, code_of
+from .source import NAMED, NO_NUMBERS, ROWS, TABLES, acts, edited
 from .source import line_targets, meaning, module_file, sources, spelled
 
 # %% ../../nbs/stages/016_reach.ipynb #f1b7a9c3
@@ -196,7 +195,5 @@ def refuse_changed(
     "Raise `ValueError` if a module that functions reach acts otherwise on disk than when it was read."
     modules = sorted({module for module, _ in reached(*filter(_is_own, words)) if module})
     for module in modules: import_module(f'modit.{module}')
-    for module, path in zip(modules, map(module_file, modules), strict=True):
-        new = path.read_text('utf-8') if path.exists() else ''
-        same = new == sources()[module] or meaning(new) == code_of(module)
-        require(same, f'{path} has changed since this process read it; restart the process or the kernel')
+    for path in edited(modules):
+        raise ValueError(f'{path} has changed since this process read it; restart the process or the kernel')

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['STEADY', 'PERSONAL', 'UNSAID', 'PACKAGE', 'TABLES', 'ROWS', 'NAMED', 'NO_NUMBERS', 'steady_environment',
            'kernel_environment', 'bars_in_terminals', 'visible', 'steady_streams', 'acts', 'spelled', 'module_file',
-           'sources', 'meaning', 'code_of', 'tables_of', 'line_targets', 'imported', 'imports_in', 'named_in',
+           'sources', 'meaning', 'code_of', 'tables_of', 'edited', 'line_targets', 'imported', 'imports_in', 'named_in',
            'imports_of']
 
 # %% ../../nbs/stages/015_source.ipynb #c002
@@ -141,6 +141,13 @@ def code_of(
 
 @cache
 def tables_of(module): return _tables_in(sources()[module])
+
+def _same(module, path): # does a module act as when it was read
+    new = path.read_text('utf-8') if path.exists() else ''
+    return new == sources()[module] or meaning(new) == code_of(module)
+
+# Paths of modules that act otherwise on disk than when they were read.
+def edited(modules): return [module_file(x) for x in modules if not _same(x, module_file(x))]
 
 # %% ../../nbs/stages/015_source.ipynb #adef9963
 @cache

@@ -25,12 +25,12 @@ from ..pages.redraw import SECOND
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #c007
 READS = ('claims', 'claim-cells')
-FILES = ('tab-labelled-gain.csv', '../public/claims.csv', '../icons/claims.csv', '../tree/claims.csv')
+FILES = ('tab-labelled-gain.csv', '../public/claims.csv', '../icons/claims.csv', '../tree/claims.csv',
+         '../reported/reasons.csv', 'runs/seed=1/claims.csv')
 SCORES = ()
 def columns_of(p): return [f'{d} {split}' for d in p.domains for split in p.splits] # every cell, in order
 
-# The folder of the same run in the second world.
-def second_folder(p): return results_folder(p.s, p.changed | dict(seed=SECOND))
+def second_folder(p): return results_folder(p.s, p.changed | dict(seed=SECOND)) # of the second world
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #c010
 SECTIONS = {
@@ -45,8 +45,7 @@ def section(
     place:str, # where the paper makes the claim
 ) -> str:
     "The group of a claim, by the first place it names."
-    first = place.split(',')[0]
-    return next((name for name, places in SECTIONS.items() if first in places), 'Other')
+    return next((name for name, places in SECTIONS.items() if place.split(',')[0] in places), 'Other')
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #c011
 def grouped(

@@ -38,9 +38,13 @@ is reached by `from modit.pretrain import continuation_loss`, or as a whole by
 """
 import sys
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 __version__ = "0.3.0"
+
+# Every module as it was before one of them ran: a key is of the code that runs, whatever is edited later.
+SOURCES = {path: path.read_text('utf-8') for path in sorted(Path(__file__).parent.rglob('*.py'))}
 
 _HOME = dict( # name: the module that defines it
     load_settings='settings', synthetic_domain='data.synth', synthetic_sessions='data.synth',

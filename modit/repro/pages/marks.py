@@ -17,21 +17,25 @@ from .parameters import LEDGER, has_scores, owner_of, reads_of
 from ..report.ledger import COUNTS
 from ..report.looks import NOT_RUN
 from ..report.report import GZIP
-from ...settings import Settings, load_settings, repo_root
-from ...stages.source import code_of, imported, imports_of, meaning, named_in, tables_of
+from ...settings import Settings, load_settings, repo_root, require
+from ...stages.source import code_of, edited, imported, imports_of, meaning, named_in, tables_of
 from ...stages.stages import stage_key
 from ...store import atomic_write, fingerprint, runs_dir
 
-# %% ../../../nbs/repro/pages/246_marks.ipynb #m005
-def _code_behind(path) -> list: # `meaning` of an experiment's cells and of all modules they use
-    "All code that a run's numbers can depend on; settings, parameters and magics are left out."
+# %% ../../../nbs/repro/pages/246_marks.ipynb #5b1e90aa
+def _behind(path): # cells of an experiment without magics, and modules that they use, of no other page
     cells = [re.sub(r'^[%!].*$', 'pass', ''.join(c['source']), flags=re.M) for c in code_cells(path)]
     for c in cells: syntax_tree(path, c)
     modules = imports_of(*set().union(*map(imported, cells)))
     named = set().union(*map(named_in, modules))
-    modules = imports_of(*modules, *(m for m in named if not set(ROOMS) & {*m.split('.')})) # of no other page
-    domains = (repo_root()/'data_synth'/'domains.csv').read_text('utf-8')
-    tables = [tables_of('preference'), domains] # no module's code
+    return cells, imports_of(*modules, *(m for m in named if not set(ROOMS) & {*m.split('.')}))
+
+# %% ../../../nbs/repro/pages/246_marks.ipynb #m005
+def _code_behind(path) -> list: # `meaning` of these, and tables
+    "All code that a run's numbers can depend on; settings and parameters are left out."
+    cells, modules = _behind(path)
+    files = [repo_root()/'data_synth'/'domains.csv', *(repo_root()/'figures'/'reported').glob('tab-*.csv')]
+    tables = [tables_of('preference'), *(x.read_text('utf-8') for x in sorted(files))] # no module's code
     return tables + [meaning(c) for c in cells] + sorted(code_of(m) for m in modules)
 
 # %% ../../../nbs/repro/pages/246_marks.ipynb #m006
@@ -68,7 +72,9 @@ def _files_of(p): # names of the files that a page's results are shown in; only 
     found = [x.name for label in dict.fromkeys(labels) for x in sorted(p.folder.glob(f'{label}.*'))]
     return [page.name]*page.exists() + found
 
-def _shown(path): return _digest(path) if path.suffix == '.csv' else 'there' if path.exists() else None
+def _shown(path): # the hash of a file that a person looks at
+    if path.suffix != '.md' or not path.exists(): return _digest(path)
+    return fingerprint(re.sub(r'^!\[.*\n\n', '', path.read_text('utf-8'), flags=re.M)) # without pictures
 
 # %% ../../../nbs/repro/pages/246_marks.ipynb #23d70a62
 def _claims_of(p): # fingerprint of those that a page has judged
@@ -192,6 +198,9 @@ def run_notebook(
     print(f'{path.stem}: start', flush=True)
     execute(path, out, given)
     if marker:
+        now = run_marker(load_settings(profile), name, **parameters)
+        same = now == marker and not edited(_behind(path)[1])
+        require(same, f'{path.stem}: settings, page or code were edited while it ran; run it again')
         facts = facts_of(open_page(name, **given))
         facts['read'] |= {x: digest for x, digest in first.items() if digest} # whoever wrote them meanwhile
         told = dict(mark=marker.name, parameters=given, facts=facts)

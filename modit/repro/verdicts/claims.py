@@ -26,12 +26,12 @@ from ..pages.redraw import SECOND
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #c007
 READS = ('claims', 'claim-cells')
-FILES = ('tab-labelled-gain.csv', '../public/claims.csv', '../icons/claims.csv', '../tree/claims.csv')
+FILES = ('tab-labelled-gain.csv', '../public/claims.csv', '../icons/claims.csv', '../tree/claims.csv',
+         '../reported/reasons.csv', 'runs/seed=1/claims.csv')
 SCORES = ()
 def columns_of(p): return [f'{d} {split}' for d in p.domains for split in p.splits] # every cell, in order
 
-# The folder of the same run in the second world.
-def second_folder(p): return results_folder(p.s, p.changed | dict(seed=SECOND))
+def second_folder(p): return results_folder(p.s, p.changed | dict(seed=SECOND)) # of the second world
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #c010
 SECTIONS = {

@@ -24,7 +24,7 @@ from ..pages.page import Page, page_module
 
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c007
 READS = ('data', 'main', 'validation', 'guidance', 'density')
-FILES = ('tab-labelled-gain.csv', 'tab-proportions.csv') # that other pages write
+FILES = ('tab-labelled-gain.csv', 'tab-proportions.csv', '../reported/deviations.csv') # of others
 SCORES = ()
 STATUSES = ('on purpose', 'scale', 'open in the paper')
 

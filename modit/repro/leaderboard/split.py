@@ -7,7 +7,7 @@ __all__ = ['SMALL', 'PUBLIC', 'CLUSTERS', 'MADE', 'KINDS', 'ROLES', 'sort_of', '
            'new_board', 'write_small', 'is_there', 'open_board', 'density_weights', 'Cases']
 
 # %% ../../../nbs/repro/leaderboard/282_split.ipynb #bb86e49e
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -239,3 +239,15 @@ def cases(
         rows = np.take_along_axis(rows, np.argsort(height[rows], axis=1, kind='stable'), 1)
     hidden = rows[:, self.m:] if order == 'sorted' else rows[:, :0]
     return Cases(pattern, rows[:, :self.m], hidden)
+
+# %% ../../../nbs/repro/leaderboard/282_split.ipynb #5c1e72a1
+@patch
+def with_part(
+    self:Board,
+    part:float, # of the labelled items that stay; a smaller part lies in a larger one
+) -> Board:
+    "The domain with fewer labels."
+    rng = stream(0, 'leaderboard', 'fewer labels', self.draw)
+    kept = ~self.labelled | (rng.random(len(self.items)) < part)
+    rows = {name: getattr(self, name)[kept] for name in ('items', 'attribute', 'pattern', 'labelled')}
+    return replace(self, **rows)

@@ -115,7 +115,7 @@ class DiTBlock(nn.Module):
 # %% ../nbs/078_block.ipynb #c024
 @patch
 def modulation(self:DiTBlock,
-    time=(0, 0, 0, 0, 0, 0), # six parts (..., width) of the projection shared by all blocks
+    time=(0, 0, 0, 0, 0, 0), # six (..., width) of the shared projection; 0: no time
 ) -> list: # six (..., width): shift, gain, gate of attention, then of the MLP
     "Shift, gain and gate of both branches, from time and the block's own offset."
     offsets = (self.offset + self.plain).chunk(6)

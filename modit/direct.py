@@ -29,7 +29,7 @@ def soft_border(
     scores,         # (..., u) scores of the labelled items, u > k
     k:int,          # length of the list
     temperature:float, # T, in units of the score
-    halvings=50,    # halvings of the interval that holds the border
+    halvings=50,    # of the interval that holds the border; then it is finer than rounding
 ):                  # (..., 1)
     "The border above which k items lie, counted softly (ours)."
     low = scores.amin(-1, keepdim=True) - 30*temperature # there all lie above, up to e^-30

@@ -166,6 +166,7 @@ def exact_scores(
     few=16,  # queries at a time
 ) -> np.ndarray: # (b, k) float32, minus infinity for none
     "Inner products of each query with its candidates, in double precision."
+    # in double, rounded once: a score is the same in every batch and beside any other candidates
     parts = []
     for i in range(0, len(queries), few):
         candidates = items[ids[i:i + few]].astype(np.float64)

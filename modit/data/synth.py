@@ -85,6 +85,7 @@ def pattern_logit(
 ) -> np.ndarray: # (C,)
     "Log-odds of the attribute at the centre of each pattern."
     n, d = patterns.centres.shape
+    # d**.5: the cosine of a centre with the slope falls with d, and kg means the same at any d
     between = c['ku']*patterns.level + c['kg']*d**.5*(patterns.centres @ patterns.slope)
     return c['b0'] + between + c['noise']*rng.normal(size=n)
 
@@ -114,6 +115,7 @@ def assign_patterns(
     rng,         # NumPy generator
 ) -> np.ndarray: # (n,) int32
     "The pattern of every item."
+    # log-normal, few popular patterns and many rare; the draws make the committed domains
     size = np.exp(c['spread']*rng.normal(size=clusters))
     return rng.choice(clusters, n, p=size/size.sum()).astype(np.int32)
 
@@ -141,6 +143,7 @@ def make_domain(
     "Draw a synthetic domain of the settings' size."
     c, rng = c or domain_constants(name), stream(s.seed, 'pocket domain', name)
     clusters, n = s.of('clusters', name), s.of('items', name)
+    # draws in this order make the committed domains; page targets repeats them with the same stream
     patterns = draw_patterns(world, c, clusters, rng)
     pattern = assign_patterns(c, clusters, n, rng)
     logit, facts = pattern_logit(patterns, c, rng) + s.attribute_shift, []

@@ -117,7 +117,7 @@ def hold(self:DeviceIndex):
     "Put the first blocks onto the device, as many as leave room for the scores."
     self.held = []
     try:
-        room = torch.empty(3*SCORES, device=self.device)
+        room = torch.empty(3*SCORES, device=self.device) # scores, and integers twice as wide
         for i in range(len(self.blocks)): self.held.append(self._load(i))
     except torch.OutOfMemoryError: pass # `rows` loads the others
     room = None # noqa: F841 (freed here)

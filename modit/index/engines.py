@@ -18,6 +18,7 @@ from ..settings import require
 from ..store import fingerprint, runs_dir, stream, whole_file
 
 # %% ../../nbs/index/115_engines.ipynb #c008
+# averages of seeds lie between the items, so their neighbours are in many lists
 _PROBED = 1/32 # share of the lists that a query visits
 _FEWEST = 64   # lists that it visits at least
 

@@ -69,6 +69,7 @@ def _imports(x, folder) -> dict: # by a line of a module of this folder; as `lin
     return {bound: ('', f'{bound} = {name}') for bound, name in names.items()}
 
 def _patched(x): # the class to which a function is added, None for others
+    # also `@patch(...)`; a method that is missed here is in no key, and its change retrains nothing
     marks = {spelled(getattr(y, 'func', y)) for y in getattr(x, 'decorator_list', [])}
     return x.args.args[0].annotation.id if spelled(ast.Name('patch')) in marks else None
 

@@ -93,6 +93,7 @@ def spelled(
     if isinstance(x, ast.JoinedStr): values['values'] = _joined(x.values)
     if isinstance(values.get('body'), list): values['body'] = [y for y in x.body if acts(y)]
     if _is_ours(x): values = dict(names=x.names) # a module that moves changes no key
+    # what is empty is left out: newer Pythons add fields; another text here retrains all stages
     fields = [f'{k}={spelled(v)}' for k, v in values.items() if k not in UNSAID and v not in (None, [])]
     return f'{type(x).__name__}({",".join(fields)})'
 

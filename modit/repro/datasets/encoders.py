@@ -198,9 +198,11 @@ def plain_vectors(
     "Ink and edges of pictures."
     ink = 1 - _fields(pictures.astype(np.float32), 2*_GREY)/255
     down, across = np.gradient(ink, axis=(1, 2))
+    # an angle just below 0 is rounded to pi by the first %, hence the second
     sector = (np.arctan2(down, across) % np.pi*6/np.pi).astype(int) % 6
     strength = np.hypot(down, across)
     edges = [_fields(strength*(sector == o), 8) for o in range(6)]
+    # page icons cuts the ink out of this by its length, 576
     return np.concatenate([x.reshape(len(ink), -1) for x in (_fields(ink, _GREY), *edges)], 1)
 
 # %% ../../../nbs/repro/datasets/038_encoders.ipynb #c023

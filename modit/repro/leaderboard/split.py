@@ -7,7 +7,7 @@ __all__ = ['SMALL', 'PUBLIC', 'CLUSTERS', 'MADE', 'KINDS', 'ROLES', 'sort_of', '
            'new_board', 'write_small', 'is_there', 'open_board', 'density_weights', 'Cases']
 
 # %% ../../../nbs/repro/leaderboard/282_split.ipynb #bb86e49e
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -229,3 +229,15 @@ def cases(
     pattern = np.concatenate(turns)[:n].astype(int)
     seeds = [rng.permutation(pools[c])[:self.m] for c in pattern]
     return Cases(pattern, np.array(seeds, int).reshape(-1, self.m))
+
+# %% ../../../nbs/repro/leaderboard/282_split.ipynb #5c1e72a1
+@patch
+def with_part(
+    self:Board,
+    part:float, # of the labelled items that stay; a smaller part lies in a larger one
+) -> Board:
+    "The domain with fewer labels."
+    rng = stream(0, 'leaderboard', 'fewer labels', self.draw)
+    kept = ~self.labelled | (rng.random(len(self.items)) < part)
+    rows = {name: getattr(self, name)[kept] for name in ('items', 'attribute', 'pattern', 'labelled')}
+    return replace(self, **rows)

@@ -67,6 +67,7 @@ def _bring_looks(name):
 
 # %% ../../../nbs/repro/pages/240_page.ipynb #n032
 def _begin(p, usual): # usual: the profile of the committed results
+    # bars of a kernel would be stored in the page as its output
     bars_in_terminals()
     pd.set_option('display.max_colwidth', None) # this kernel's page shows statements in full
     if p.changed or p.s.profile != usual: print(f'Writes to {p.folder.relative_to(repo_root())}')

@@ -124,6 +124,7 @@ def clustering(
     patterns, # (n,) of each case
 ) -> tuple:   # weights (B, patterns) -> ratios (B,); units
     "Standard error over patterns over the one over cases; units are patterns."
+    # not centred anew in a resample: so a resample only weights whole patterns; B05 rests on it
     centred = a - b - (a - b).mean()
     group = np.unique(patterns, return_inverse=True)[1]
     sums = np.bincount(group, centred)**2

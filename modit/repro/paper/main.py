@@ -35,6 +35,7 @@ def _answers_of(p, corpus): # of a run and a corpus: method -> model, or functio
     answers = dict(average=average)
     for stage in ('base', 'pretrained', 'cpt', 'sft', *MINE):
         answers[stage] = get_model(p.s, stage, corpus.name)
+    # each checkpoint by itself: page bootstrap finds these rows by the ending _1, _2, ...
     for i in range(len(p.s.off_policy_steps)):
         answers[f'off_policy_{i + 1}'] = get_model(p.s, 'off_policy', corpus.name, i)
     return answers

@@ -218,6 +218,7 @@ def write_pdf(
     head = f'#let title = {_string(_title(text))}\n' + (repo_root()/FOLDER/'page.typ').read_text('utf-8')
     atomic_write(folder/'report.typ', head + as_form(text, Print()))
     out = folder/'report.pdf'
+    # system fonts would give other bytes than the committed docs/report.pdf
     typst.compile(str(folder/'report.typ'), output=str(out), root=str(folder), ignore_system_fonts=True)
     return out
 

@@ -193,6 +193,7 @@ def split_panels(
     "Differences with their intervals, one panel per split."
     by = columns.get('by', 'a')
     said = [f'{x} split, {everywhere(rows[rows.split == x], marks, by)}' for x in splits]
+    # 125 letters of size 8 fill 7.5 inches; each further line needs .15 of them
     lines = '\n'.join(textwrap.fill(line, 125) for line in said)
     size = (7.5, 2.75 + .15*lines.count('\n'))
     fig, axes = plt.subplots(1, len(splits), figsize=size, sharey=True, squeeze=False)

@@ -85,6 +85,7 @@ class Board:
     role: np.ndarray      # (C,) index into ROLES
     labelled: np.ndarray  # (N,) bool
     m: int                # seeds of a case
+    length: int           # of the paper's sequences, from which sorted seeds are taken
     k: int                # items of a list
     draw: int             # of patterns, labels and cases
 
@@ -100,14 +101,15 @@ def new_board(
     items,     # (N, d) unit rows
     attribute, # (N,) bool
     pattern,   # (N,) int
-    sizes,     # (m, k)
+    sizes,     # (m, length, k)
     many,      # (new, valid new), patterns
     draw=0,    # of patterns, labels and cases
     family=None, # (C,) of each pattern
 ) -> Board:
     "A domain with its roles and labels drawn."
     positives = np.bincount(pattern[attribute], minlength=pattern.max() + 1)
-    role = pattern_roles(positives, sum(sizes), many, stream(0, 'leaderboard', 'patterns', draw), family)
+    need = sizes[0] + sizes[2]
+    role = pattern_roles(positives, need, many, stream(0, 'leaderboard', 'patterns', draw), family)
     trained = np.isin(role, [ROLES.index('known'), ROLES.index('valid known')])
     labelled = trained[pattern] & half_of_each(pattern, stream(0, 'leaderboard', 'labels', draw))
     return Board(name, items, attribute, pattern, role, labelled, *sizes, draw)
@@ -141,7 +143,7 @@ def _small_home(): return repo_root()/'data_public'/SMALL
 def _board_of(vectors, words, filled, draw):
     pattern = words.astype('category').cat.codes.to_numpy(int)
     items, filled = normalize(vectors.astype(np.float32)), filled.to_numpy(bool)
-    return new_board(SMALL, items, filled, pattern, (4, 10), (20, 10), draw)
+    return new_board(SMALL, items, filled, pattern, (4, 5, 10), (20, 10), draw)
 
 def _small(draw):
     table = read_csv(_small_home()/'items.csv')
@@ -156,7 +158,7 @@ def _made(name, draw):
     pattern = domain.true_pattern
     family = np.zeros(120, int)
     family[pattern] = domain.super_pattern
-    return new_board(name, domain.items, domain.attribute, pattern, (8, 10), (20, 10), draw, family)
+    return new_board(name, domain.items, domain.attribute, pattern, (8, 10, 10), (20, 10), draw, family)
 
 # %% ../../../nbs/repro/leaderboard/282_split.ipynb #840a20da
 def _public(name, draw):
@@ -166,7 +168,7 @@ def _public(name, draw):
     pattern = domain.pattern
     if pattern is None: pattern = find_patterns(items, domain.attribute, s.of('clusters', name), s.seed)[1]
     many = s.of('heldout_clusters', name), s.of('valid_clusters', name)
-    return new_board(name, items, domain.attribute, pattern, (s.prefix_len, s.k), many, draw)
+    return new_board(name, items, domain.attribute, pattern, (s.prefix_len, s.seq_len, s.k), many, draw)
 
 # %% ../../../nbs/repro/leaderboard/282_split.ipynb #b635bad8
 def is_there(name): return name not in PUBLIC or (runs_dir()/'public'/name/'embeddings.npy').exists()
@@ -203,17 +205,20 @@ class Cases:
     "Requests of one kind of pattern."
     pattern: np.ndarray # (n,)
     seeds: np.ndarray   # (n, m) item ids
+    hidden: np.ndarray  # (n, h) items that are taken out of lists: the rest of a sorted sequence
 
 # %% ../../../nbs/repro/leaderboard/282_split.ipynb #4a1fb168
 @patch
 def pools(
     self:Board,
     role:str, # one of ROLES
+    order='random', # of seeds; or sorted
 ) -> dict:    # pattern -> item ids
     "Unlabelled positives of each pattern of a role that has enough of them."
+    least = 3*self.length//2 if order == 'sorted' else self.m + self.k//2
     open_ = np.flatnonzero(self.attribute & ~self.labelled & (self.role[self.pattern] == ROLES.index(role)))
     found = pd.Series(open_).groupby(self.pattern[open_]).agg(list)
-    return {c: np.array(ids) for c, ids in found.items() if len(ids) >= self.m + self.k//2}
+    return {c: np.array(ids) for c, ids in found.items() if len(ids) >= least}
 
 # %% ../../../nbs/repro/leaderboard/282_split.ipynb #1c4c7bc1
 @patch
@@ -221,14 +226,19 @@ def cases(
     self:Board,
     role:str, # one of ROLES
     n:int,    # cases
+    order='random', # of seeds; sorted: the low end of a sequence sorted by predicted density
 ) -> Cases:
     "Requests of a role, patterns in turn; empty where a domain has no such patterns."
-    rng = stream(0, 'leaderboard', 'cases', role, 'random', self.draw)
-    pools = self.pools(role)
+    rng = stream(0, 'leaderboard', 'cases', role, order, self.draw)
+    pools = self.pools(role, order)
     turns = [rng.permutation(list(pools)) for _ in range(-(-n//len(pools)))] if pools else [[]]
     pattern = np.concatenate(turns)[:n].astype(int)
-    seeds = [rng.permutation(pools[c])[:self.m] for c in pattern]
-    return Cases(pattern, np.array(seeds, int).reshape(-1, self.m))
+    rows = np.array([rng.permutation(pools[c])[:self.length] for c in pattern], int).reshape(-1, self.length)
+    if order == 'sorted' and len(rows):
+        height = self.items @ density_weights(self.items, self.labels, self.k)
+        rows = np.take_along_axis(rows, np.argsort(height[rows], axis=1, kind='stable'), 1)
+    hidden = rows[:, self.m:] if order == 'sorted' else rows[:, :0]
+    return Cases(pattern, rows[:, :self.m], hidden)
 
 # %% ../../../nbs/repro/leaderboard/282_split.ipynb #5c1e72a1
 @patch

@@ -3,12 +3,15 @@
 A test holds under every set. `make test KERNELS=no-avx512` runs them all under one, with
 TESTS=tests/test_flow.py one file, and `python tests/kernels.py no-avx2 command ...` anything.
 MKL obeys MKL_ENABLE_INSTRUCTIONS on Intel alone; on other makes its kernels for AVX-512 are not taken anyway.
+The set `elsewhere` changes no kernel: the interpreter believes that it stands on another machine.
 """
 import os
 import sys
+from pathlib import Path
 
 KERNELS = {
     'here': {},
+    'elsewhere': dict(PYTHONPATH=str(Path(__file__).parent/'elsewhere')),
     'no-avx512': dict(
         ATEN_CPU_CAPABILITY='avx2',
         ONEDNN_MAX_CPU_ISA='AVX2',

@@ -131,7 +131,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint minus MO-DiT's, with intervals (ours)."
     cases = beside(scores)
-    marks = {method: look(method) for method in scored(SHOWN, cases)}
+    marks = {method: look(method) for method in scored(SHOWN, cases) if method != 'printed_whole'} # of D1
     rows = contrasts(cases, [(method, 'sft') for method in marks], p.s)
     fig = split_panels(rows, p.domains, p.splits, 'Joint minus MO-DiT\n(points)', marks)
     for row in paper_gain(p).itertuples():

@@ -89,9 +89,11 @@ def test_names_are_words_in_a_ledger(smoke):
 
 def test_importing_changes_nobodys_options():
     state = """[pandas.options.display.max_colwidth, pandas.options.mode.string_storage, numpy.geterr(),
-                numpy.get_printoptions(), torch.get_default_dtype(), torch.get_num_threads()]"""
+                numpy.get_printoptions(), torch.get_default_dtype(), torch.get_num_threads(),
+                dict(matplotlib.rcParams)]"""
     ours = 'modit.repro.pages.redraw, modit.repro.verdicts.claims'
-    run = run_bare(f'import numpy, pandas, torch; a = {state}; import {ours}; assert a == {state}')
+    first = 'import matplotlib.pyplot, numpy, pandas, torch'
+    run = run_bare(f'{first}; a = {state}; import {ours}; assert a == {state}')
     assert run.returncode == 0, run.stderr[-2000:]
 
 

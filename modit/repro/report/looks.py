@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['ABLATIONS', 'PARTS', 'AGAIN', 'OWN_STAGES', 'LOOK', 'BLUE', 'ORANGE', 'GREEN', 'VERMILLION', 'PURPLE', 'SKY',
            'YELLOW', 'BLACK', 'LIGHT', 'GREY', 'DARK', 'METHODS', 'COLOURS', 'VERDICTS', 'CONFIRMED', 'NOT_SEEN',
-           'OPPOSITE', 'WORDS', 'NOT_RUN', 'SPLIT_LOOKS', 'PNG', 'Look', 'add_looks', 'look', 'marked', 'ring',
-           'whisker', 'legend_of', 'panels', 'legend_beside', 'legend_of_splits', 'title_of_splits', 'verdicts_of',
-           'save_figure']
+           'OPPOSITE', 'WORDS', 'NOT_RUN', 'SPLIT_LOOKS', 'PNG', 'use_look', 'Look', 'add_looks', 'look', 'marked',
+           'ring', 'whisker', 'legend_of', 'panels', 'legend_beside', 'legend_of_splits', 'title_of_splits',
+           'verdicts_of', 'save_figure']
 
 # %% ../../../nbs/repro/report/195_looks.ipynb #c002
 import io, re
@@ -63,9 +63,10 @@ FOLDER_STAGES.update({name: x for name, x in OWN_STAGES.items() if name != 'apar
 
 # %% ../../../nbs/repro/report/195_looks.ipynb #c010
 LOOK = ['default', files('modit')/'modit.mplstyle']
-matplotlib.style.use(LOOK)
+def use_look(): matplotlib.style.use(LOOK) # in all of this process
 
-_CYCLE = matplotlib.rcParams['axes.prop_cycle'].by_key()['color']
+with matplotlib.style.context(LOOK): _CYCLE = matplotlib.rcParams['axes.prop_cycle'].by_key()['color']
+
 BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, YELLOW, BLACK = _CYCLE
 LIGHT = '#BFBFBF'
 GREY = '#8C8C8C'

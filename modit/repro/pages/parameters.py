@@ -25,15 +25,18 @@ def in_words(
 ) -> str:  # such as 0.05 or D1+D3
     "A value as text for the name of a folder."
     if isinstance(value, (list, tuple)): return '+'.join(map(in_words, value))
-    return f'{value:g}' if isinstance(value, float) else str(value)
+    short = f'{value:g}' if isinstance(value, float) else str(value)
+    return short if not isinstance(value, float) or float(short) == value else repr(value)
 
 # %% ../../../nbs/repro/pages/237_parameters.ipynb #c010
 def slug(
     changed:dict, # name -> value
 ) -> str:         # such as seed=3,margin=0.05
     "The name of a folder for changed settings and parameters."
-    name = ','.join(f'{k}={in_words(v)}' for k, v in changed.items()).replace('/', '-').replace(' ', '')
-    return name if len(name) <= 150 else f'{name[:130]}-{fingerprint(changed)}' # file systems allow 255 bytes
+    said = ','.join(f'{k}={in_words(v)}' for k, v in changed.items())
+    name = said.replace('/', '-').replace(' ', '')
+    fits = name == said and len(name) <= 150
+    return name if fits else f'{name[:130]}-{fingerprint(changed)}' # file systems allow 255 bytes
 
 # %% ../../../nbs/repro/pages/237_parameters.ipynb #c013
 def results_folder(

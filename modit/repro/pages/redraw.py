@@ -27,6 +27,7 @@ from .notebooks import short_name, unknown_parameter
 from .page import Page, given_by, is_ledger, open_page, page_module
 from .parameters import has_scores, in_words, results_folder, slug
 from ..report.ledger import not_run, update_claims
+from ..report.looks import LOOK
 from ..report.report import read_reported, write_tables, written_table
 from ...settings import Settings, load_settings, parse_value, repo_root, require
 from ...store import atomic_write, fingerprint, runs_dir
@@ -44,7 +45,7 @@ def redraw_page(
     module = page_module(p.name)
     scores = p.scores(module)
     tables, claims = (given_by(module, x, scores, p) for x in ('table', 'claims'))
-    drawn = given_by(module, 'plot', scores, p) if figures else {}
+    with plt.style.context(LOOK): drawn = given_by(module, 'plot', scores, p) if figures else {}
     p.publish(tables, drawn, claims)
     plt.close('all')
     return [*tables, *drawn, *(claim['id'] for claim in claims)]

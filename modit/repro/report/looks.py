@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['ABLATIONS', 'PARTS', 'AGAIN', 'OWN_STAGES', 'LOOK', 'COLOURS', 'BLUE', 'ORANGE', 'GREEN', 'VERMILLION', 'PURPLE',
            'SKY', 'BLACK', 'LIGHT', 'GREY', 'DARK', 'METHODS', 'VERDICTS', 'CONFIRMED', 'NOT_SEEN', 'OPPOSITE', 'WORDS',
-           'NOT_RUN', 'SPLIT_LOOKS', 'PNG', 'Look', 'add_looks', 'look', 'marked', 'ring', 'whisker', 'legend_of',
-           'panels', 'legend_beside', 'legend_of_splits', 'title_of_splits', 'save_figure']
+           'NOT_RUN', 'SPLIT_LOOKS', 'PNG', 'use_look', 'Look', 'add_looks', 'look', 'marked', 'ring', 'whisker',
+           'legend_of', 'panels', 'legend_beside', 'legend_of_splits', 'title_of_splits', 'save_figure']
 
 # %% ../../../nbs/repro/report/195_looks.ipynb #c002
 import io, re
@@ -62,10 +62,12 @@ FOLDER_STAGES.update({name: x for name, x in OWN_STAGES.items() if name != 'apar
 
 # %% ../../../nbs/repro/report/195_looks.ipynb #c010
 LOOK = ['default', files('modit')/'modit.mplstyle']
-matplotlib.style.use(LOOK)
+def use_look(): matplotlib.style.use(LOOK) # in all of this process
+
+with matplotlib.style.context(LOOK): _CYCLE = matplotlib.rcParams['axes.prop_cycle'].by_key()['color']
 
 _NAMES = ('blue', 'orange', 'green', 'vermillion', 'purple', 'sky', 'yellow', 'black')
-COLOURS = dict(zip(_NAMES, matplotlib.rcParams['axes.prop_cycle'].by_key()['color'], strict=True))
+COLOURS = dict(zip(_NAMES, _CYCLE, strict=True))
 COLOURS |= dict(light='#BFBFBF', grey='#8C8C8C', dark='#4D4D4D')
 BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, _, BLACK, LIGHT, GREY, DARK = COLOURS.values()
 

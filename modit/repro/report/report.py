@@ -146,6 +146,8 @@ def write_tables(
         data = table.frame.to_csv(index=False, float_format='%.6g', lineterminator='\n')
         atomic_write(folder/f'{label}.csv', data)
         parts.append(f'## {label}\n\n{_as_text(table)}')
+    for old in folder.glob('*.md'): # of a page that had another name
+        if old.stem != name and any(f'## {x}\n' in old.read_text('utf-8') for x in tables or ()): old.unlink()
     atomic_write(folder/f'{name}.md', '\n\n'.join(parts) + '\n')
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c042r
@@ -214,8 +216,7 @@ def by_method(
     column='joint',     # metric
 ) -> pd.DataFrame:      # split, domain and one column per method
     "Mean of a metric in every split and domain, one column per method."
-    rows = cases[cases.method.isin(methods)]
-    means = rows.pivot_table(index=['split', 'domain'], columns='method', values=column)
+    means = cases[cases.method.isin(methods)].pivot_table(column, ['split', 'domain'], 'method')
     return means.reindex(columns=list(methods)).reset_index().rename_axis(columns=None)
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c050
@@ -251,8 +252,7 @@ def with_hppo(
     validation:pd.DataFrame, # as for `best_variants`
 ) -> pd.DataFrame:
     "The scores, with the rows of each domain's best variant repeated as `hppo`."
-    best = best_variants(validation)
-    chosen = cases[cases.method == cases.domain.map(best)]
+    chosen = cases[cases.method == cases.domain.map(best_variants(validation))]
     return pd.concat([cases, chosen.assign(method='hppo')], ignore_index=True)
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c057

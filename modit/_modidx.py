@@ -1934,7 +1934,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                       'modit.serving.choice.Scored.allows': ( 'serving/choice.html#scored.allows',
                                                                               'modit/serving/choice.py'),
                                       'modit.serving.choice.Scored.first': ('serving/choice.html#scored.first', 'modit/serving/choice.py'),
-                                      'modit.serving.choice.Scored.right': ('serving/choice.html#scored.right', 'modit/serving/choice.py'),
+                                      'modit.serving.choice.Scored.told': ('serving/choice.html#scored.told', 'modit/serving/choice.py'),
                                       'modit.serving.choice.Scored.worth': ('serving/choice.html#scored.worth', 'modit/serving/choice.py'),
                                       'modit.serving.choice.Trial': ('serving/choice.html#trial', 'modit/serving/choice.py'),
                                       'modit.serving.choice._border': ('serving/choice.html#_border', 'modit/serving/choice.py'),

@@ -54,7 +54,8 @@ def prepared(
     home, key = find_folder(own.path)/KEPT, choice_key(own)
     text, numbers = home/f'{key}.json', home/f'{key}-{shelf.key}.safetensors'
     try: ways = json.loads(text.read_text('utf-8'))
-    except (OSError, ValueError): ways = best_way(trials(own))
+    except (OSError, ValueError): ways = {}
+    if 'constants' not in ways: ways = best_way(trials(own))
     try: return to_field(load_arrays(numbers)[0], shelf.x), ways
     except (OSError, ValueError, KeyError): pass
     f = learn_chosen(shelf, own, [Constants(**c) for c in ways['constants'].values()])
@@ -240,9 +241,9 @@ def lists(
     for q, line, kind in zip(questions, *self._scores(questions), strict=True):
         allowed, notes = self._allowed(q)
         rows = self._cut(q, np.where(allowed, line, -np.inf))
-        if len(rows) < q.k: notes.append(f'k: {q.k} items asked, and {len(rows)} can be listed')
-        marked = len(q.right) or len(q.wrong)
-        still = marked and not any(self.ways['marks'][kind].values())
+        why = '' if q.labelled or self.goods.free.any() else ': all have a label; list these too, or others'
+        if len(rows) < q.k: notes.append(f'k: {q.k} items asked, and {len(rows)} can be listed{why}')
+        still = (len(q.right) or len(q.wrong)) and not any(self.ways['marks'][kind].values())
         if still: notes.append('marks only leave items out, as validation chose')
         answers.append((rows, line[rows], str(kind), notes))
     return answers

@@ -85,6 +85,7 @@ def open_page(
     given = plain | check_parameters(path, given_in(path, namespace) if namespace else parameters)
     s, changed = page_settings(given['profile'], given)
     known = page_defaults(path, s)
+    # domains of the paper, which this profile may lack
     if given['domains'] == plain['domains']: given['domains'] = known['domains']
     values = page_values(path.stem, s, given)
     usual = page_values(path.stem, s, known)
@@ -194,6 +195,7 @@ def scores(
         self.made = not frames
         if self.made: frames = getattr(run, 'run', run)(self)
         for name, frame in frames.items(): write_cases(self.folder, name, frame)
+    # read back, so that a run shows what a redraw will
     frames = {name: read_cases(self.folder, name) for name in written}
     return frames | {name: self.read_other(name) for name in others}
 
@@ -246,6 +248,7 @@ def publish(
     "Write a page's tables and figures, and enter its claims into the ledger."
     for label, figure in (figures or {}).items(): save_figure(self.folder, label, figure)
     if tables or figures: write_tables(self.folder, self.name, tables, figures, experiment_path(self.name))
+    # a redraw computes nothing, so the record of the run stays
     if self.made: update_manifest(self.folder, self.name, self.s, self.began)
     return show_claims(update_claims(self.folder, claims)) if len(claims) else pd.DataFrame()
 

@@ -94,6 +94,7 @@ def page_values(
 # %% ../../../nbs/repro/pages/237_parameters.ipynb #c025
 def _injected(namespace) -> set: # the globals of a notebook -> names that papermill assigned, known or not
     cells = [source for source in namespace.get('In', []) if source.startswith('# Parameters')]
+    # a misspelt name stands there too; among known names alone it would have no effect
     lines = ast.parse('\n'.join(cells)).body
     return {line.targets[0].id for line in lines if isinstance(line, ast.Assign)}
 
@@ -131,6 +132,7 @@ def restricted(
 ) -> pd.DataFrame:
     "The rows of the run's domains, splits and cases."
     keep = pd.Series(True, index=frame.index)
+    # what the settings do not have stays: losses of shared stages, rows of validation
     if 'domain' in frame: keep &= frame.domain.isin(run.domains) | ~frame.domain.isin(run.s.domains)
     if 'split' in frame:
         keep &= frame.split.isin(run.splits) | ~frame.split.isin(SPLITS)
@@ -146,6 +148,7 @@ def asks_less(
 ) -> bool:
     "Whether all that a run changes is to ask for fewer domains, splits or cases."
     changed = {name for name in usual if values[name] != usual[name]}
+    # in the same order, for some pages do more with the first domain they are given
     def kept(name): return values[name] == tuple(x for x in usual[name] if x in values[name])
     return bool(changed) and changed <= NARROWER and kept('domains') and kept('splits')
 

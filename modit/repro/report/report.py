@@ -37,6 +37,7 @@ def write_cases(
     frame:pd.DataFrame, # one row per case
 ):
     "Write per-case scores; equal scores give equal bytes."
+    # six digits, and the same end of line on every system: committed files repeat to the byte
     text = frame.to_csv(index=False, float_format='%.6g', lineterminator='\n')
     atomic_write(_cases_path(folder, name), zlib.compress(text.encode(), 9, GZIP))
 
@@ -49,6 +50,7 @@ def read_rows(
     **kinds, # column -> type, of further columns
 ) -> pd.DataFrame:
     "A table as it was written: names are text whatever they look like, and only an empty cell is missing."
+    # the same types whether pyarrow is installed or not
     with pd.option_context('mode.string_storage', 'python'):
         types = dict.fromkeys(NAMES, str) | kinds
         return pd.read_csv(path, dtype=types, keep_default_na=False, na_values=[''])
@@ -68,6 +70,7 @@ def read_cases(
     if not path.exists():
         raise FileNotFoundError(f'no scores at {_shown(path)}; run its experiment with fresh = True first')
     written = path.stat()
+    # a copy, for the cached frame is everybody's
     try: return _read(path, written.st_mtime_ns, written.st_ino).copy()
     except (EOFError, OSError, ValueError, zlib.error) as e:
         todo = 'restore it from git, or run its experiment with fresh = True'
@@ -243,6 +246,7 @@ def best_variants(
     "The variant with the best validation Joint in each domain."
     place = {name: i for i, (name, variant) in enumerate(VARIANTS.items()) if variant.reported}
     reached = validation[validation.chosen & validation.method.isin(place)]
+    # at a tie the simpler variant, which stands first in VARIANTS
     reached = reached.sort_values('method', key=lambda m: m.map(place), kind='stable').reset_index(drop=True)
     return {d: r.method.loc[r.valid_joint.idxmax()] for d, r in reached.groupby('domain')}
 
@@ -280,7 +284,7 @@ def update_manifest(
 ):
     "Merge an experiment into the folder's manifest.json."
     path = Path(folder)/'manifest.json'
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss//1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss//1024 # Linux counts in kilobytes
     entry = dict(python=platform.python_version(), machine=platform.machine())
     entry |= dict(settings=fingerprint(asdict(s)), seconds=round(time.time() - began, 1), peak_mb=peak)
     entry |= dict(kernels=kernels(), packages={p: version(p) for p in PACKAGES})

@@ -50,6 +50,7 @@ def shared_counts(
     resamples:int, # B
 ) -> np.ndarray:   # (B, units)
     "How often each unit of a cell occurs in each resample, for all that is computed there."
+    # doubles, as scores are: else each bootstrap would convert all counts anew
     return resample_counts(units, resamples, stream(*purpose)).astype(float)
 
 def _spanning(one, other): # an interval over cases, and one over patterns, which the units count
@@ -72,6 +73,7 @@ def over_cases(
 @lru_cache(4096) # table, picture and claims ask for the same cells; bytes, since arrays have no hash
 def _interval(a, b, patterns, cell): # bytes of both methods' scores; seed, domain, split, resamples
     a, b = np.frombuffer(a), np.frombuffer(b)
+    # new patterns: units are patterns; items: a difference must hold over cases and over patterns
     by_pattern = cluster_interval(a, b, patterns)
     return _spanning(over_cases(a, b, *cell), by_pattern) if cell[2] == 'item' else by_pattern
 

@@ -37,6 +37,7 @@ def make_labelled(
     percent, draw = _percent_and_draw(stage.removeprefix('labelled_'))
     sft, pool = get_model(s, 'sft', domain), get_pool(s, domain)
     drawn = preference_settings(s)
+    # of the whole pool there are no other cases, so only the random numbers differ
     if percent == 100: drawn, draw = replace(drawn, seed=drawn.seed + draw), 0
     save_run(path, prefer_part(sft, get_corpus(s, domain), drawn, pool, percent, draw))
 
@@ -91,6 +92,7 @@ def score_again(p:Page, corpus:Corpus) -> pd.DataFrame: # per-case scores; cases
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #c474h
 def score_same(p:Page, corpus:Corpus) -> pd.DataFrame: # rows of `evaluate`
     "One, two and four rounds on the cases of the whole pool, the last policy of each."
+    # last policies: budgets of steps are equal
     models = dict(whole_1=get_model(whole(p.s), 'labelled_100', corpus.name, -1))
     for n in (2, 4): models[f'whole_{n}'] = get_model(in_rounds(p.s, n), 'same_cases', corpus.name, -1)
     return p.score(corpus, models, most=p.s.density_cases)

@@ -43,6 +43,7 @@ def last_fan(p:Page, domain:str) -> pd.DataFrame: # rows of `fan_rows`
     policy = get_model(p.s, 'pareto_through', domain, -1) # runs all its rounds, where others stop early
     cases = training_cases(corpus, s.hppo_cases, s, 'hppo', number)
     fan = fan_candidates(policy, corpus, cases, s, 'round', number)
+    # as the fans of training were: an inexact index is refused
     audit_labels(corpus, cases, dict(policy=fan), s.k)
     pool = label_pool(corpus, cases, dict(policy=fan), s.k)
     return fan_rows(p, domain, number, pool.joint.mean(0), pool.same.mean(0))
@@ -178,6 +179,7 @@ def calibration(cases, s:Settings) -> pd.DataFrame: # a row a cell
     "C20: the default above scale 1, and nothing above the default."
     hppo = cases[cases.policy == 'hppo']
     first, *rest = sorted({1., *hppo.scale} - {s.guidance_scale})
+    # against scale 1; the others must not be above the default
     above = contrast(hppo, at('hppo', s.guidance_scale), at('hppo', first), s)
     others = contrasts(hppo, [(at('hppo', s.guidance_scale), at('hppo', x)) for x in rest], s)
     never = threshold_claim(others, others.verdict != 'against', others.verdict == 'against')

@@ -54,6 +54,7 @@ def of_settings(s:Settings, domains) -> dict: # field -> what stands for it
     plain = {k: v for k, v in asdict(s).items() if k not in ('domains', 'folders')}
     own = {k: listed(v, ', ') if isinstance(v, tuple) else v for k, v in plain.items()}
     for k in PER_DOMAIN: own[k] = listed([s.of(k, d) for d in domains])
+    # rounded: a product may lie a little above its whole number
     lead = ceil(round(s.margin*s.k, 6)) # neighbours: a reward is a multiple of 1/K
     return own | of_schedule(s, domains) | dict(
         lead=lead, lead_acts=lead/s.k, reward_step=1/s.k, rival_cases=3*s.valid_cases,
@@ -120,7 +121,7 @@ def filled(scores, p:Page) -> pd.DataFrame: # group, what, paper, here, why, pag
     theirs = of_settings(load_settings('paper'), p.domains) | of_tables(p.domains)
     ours = of_settings(p.s, p.domains) | of_scores(scores, p)
     for column, facts in (('paper', theirs), ('here', ours), ('why', ours)):
-        rows[column] = [text.format(**facts).replace('e-0', 'e-') for text in rows[column]]
+        rows[column] = [text.format(**facts).replace('e-0', 'e-') for text in rows[column]] # 5e-05 reads 5e-5
     return rows.drop(columns='id')
 
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c042

@@ -165,7 +165,6 @@ def choose(
     if not len(cases):
         message = f'no validation case for the {split} split; raise valid_clusters or valid_patterns'
         raise ValueError(f'{corpus.name}: {message}')
-    # argmax below: the first value at a tie
     joint = [float(score_cases(answer(cases, v), corpus, cases, s).joint.mean()) for v in values]
     return values[int(np.argmax(joint))], max(joint)
 

@@ -69,7 +69,7 @@ def rocchio(
     ids = search(corpus.index, mean, s.k, exclude=cases.sequence)
     by_density = np.argsort(corpus.density[ids], axis=1, kind='stable')
     ranked = np.take_along_axis(ids, by_density, 1)
-    quarter = max(1, s.k//4)
+    quarter = max(1, s.k//4) # ours; committed scores of page baselines rest on it
     high = ranked[:, -quarter:]
     low = ranked[:, :quarter]
     away = corpus.items[high].mean(1) - corpus.items[low].mean(1)
@@ -165,7 +165,6 @@ def choose(
     if not len(cases):
         message = f'no validation case for the {split} split; raise valid_clusters or valid_patterns'
         raise ValueError(f'{corpus.name}: {message}')
-    # argmax below: the first value at a tie
     joint = [float(score_cases(answer(cases, v), corpus, cases, s).joint.mean()) for v in values]
     return values[int(np.argmax(joint))], max(joint)
 

@@ -111,6 +111,7 @@ class DiTBlock(nn.Module):
         self.down = nn.Linear(4*width, width)
         zero = torch.zeros(width)
         one = torch.ones(width)
+        # shifts 0, gains 1, gates 1: a new block is a plain transformer block
         self.offset = nn.Parameter(torch.cat([zero, zero, one]*2))
         self.register_buffer('plain', torch.cat([zero, one, zero]*2), persistent=False)
 

@@ -45,6 +45,7 @@ def fan_candidates(
     "One sample for each guidance scale (sec. HPPO, guidance-scale fan)."
     scales = torch.tensor(s.guidance_scales if scales is None else scales)
     rows = rows or slice(0, len(cases))
+    # 200: another number rounds otherwise than committed pools
     block = block or block_on(next(model.parameters()).device, 200)
     first = rows.start//block*block # whole blocks, for other sizes would round otherwise
     end = min(len(cases), -(-rows.stop//block)*block)

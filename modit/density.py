@@ -33,6 +33,7 @@ def fit_predictor(
     alpha=1.,   # ridge penalty
 ) -> tuple[np.ndarray, float]: # weights (d,), bias
     "Ridge regression from embedding to density (sec. From Sparse Metric Labels)."
+    # in double; densities of all corpora, and with them all sequences, rest on it
     ridge = Ridge(alpha).fit(x.astype(np.float64), density)
     return ridge.coef_, float(ridge.intercept_)
 

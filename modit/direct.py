@@ -52,6 +52,7 @@ def soft_joint(
     with torch.no_grad():
         inside = torch.sigmoid((scores - soft_border(scores, k, temperature))/temperature)
         near = inside*(1 - inside)
+        # no item near the border: no slope, and no division by zero
         mean = (near*wanted).sum(-1, keepdim=True)/near.sum(-1, keepdim=True).clamp_min(1e-30)
         slope = near*(wanted - mean)/(k*temperature)
         value = (inside*wanted).sum(-1)/k
@@ -76,6 +77,7 @@ def nearest(
         free = allowed[ids]
         fewest = free.sum(1).min()
     require(fewest >= many, f'{corpus.name}: {fewest} items may be searched, {many} are needed; lower k')
+    # stable: allowed items first, the nearest first among them
     return np.take_along_axis(ids, np.argsort(~free, axis=1, kind='stable')[:, :many], 1)
 
 # %% ../nbs/186_direct.ipynb #5369f5a5

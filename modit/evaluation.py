@@ -172,7 +172,7 @@ def queries_in_blocks(
 ) -> np.ndarray: # (n, T, d) unit queries
     "Generate queries for many cases, a block at a time (sec. Inference)."
     device = next(model.parameters()).device
-    block = block or block_on(device, 250)
+    block = block or block_on(device, 250) # another number rounds otherwise than committed scores
     queries = []
     for i in range(0, len(noise), block):
         with torch.device(device): # a program that has set its own default gets the same queries

@@ -44,6 +44,7 @@ class MODiT(nn.Module):
         self.seq_len = seq_len
         self.embed_item = nn.Linear(dim, width)
         self.embed_noised = nn.Linear(dim, width)
+        # .02 is usual in transformers; committed weights rest on it and on the order of layers
         self.position_embedding = nn.Parameter(.02*torch.randn(seq_len, width))
         self.type_embedding = nn.Parameter(.02*torch.randn(2, width))
         self.time = TimeEmbedding(width)
@@ -195,9 +196,11 @@ def count_flops(
     "Operations of the matrix products of a forward pass."
     W = s.width
     d = s.dim
+    # of the last block keys and values alone
     condition = 0 if cached else 2*d*W*m + (s.depth - 1)*(24*W*W + 4*W*m)*m + 4*W*W*m
     # 24 = 2 (3 + 1 + 8): qkv, out, MLP; without a condition queries and keys are not needed
     block = 24*W*W + 4*W*m if m else 20*W*W
+    # 20 = 2 (2 + 6 + 2): the time's network, the shared projection, the head's modulation
     return condition + targets*(4*d*W + s.depth*block) + times*20*W*W
 
 MODiT.flops = staticmethod(count_flops)

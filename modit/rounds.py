@@ -102,7 +102,7 @@ def record(
 ):
     "Validate a policy and keep it."
     self.history.append(facts | on_main(partial(validate, policy, corpus, s)))
-    self.checkpoints.append(copy.deepcopy(policy))
+    self.checkpoints.append(copy.deepcopy(policy)) # training goes on with the policy itself
 
 # %% ../nbs/184_rounds.ipynb #7ef07063
 def _trainable(start, sft, s):

@@ -59,7 +59,7 @@ def unranked(
     best, # int64 of `ranked`
 ):        # scores, ids
     "The scores and ids of such integers."
-    bits = -(-best >> 32)
+    bits = -(-best >> 32) # rounded up, since the id was taken off
     return _turned(bits).int().view(torch.float32), (bits << 32) - best
 
 # %% ../../nbs/index/045_device.ipynb #d012d

@@ -143,6 +143,7 @@ def audit(
         ids, exact = (search(x, queries.reshape(n*c, d), k, exclude) for x in (corpus.index, flat))
         errors = _score_errors(ids, exact, corpus, np.repeat(cases.pattern, c))
         parts[name] = errors.assign(case=np.repeat(np.arange(n), c))
+    # `_summary` cuts the rows into cases by their place
     together = pd.concat(parts.values()).sort_values('case', kind='stable')
     rows = {name: _summary(part, n) for name, part in parts.items()}
     return pd.DataFrame(rows | dict(all=_summary(together, n))).T

@@ -161,6 +161,7 @@ def one_of_each(
     keep = np.ones(len(ink), bool)
     for i in range(1, len(ink)):
         others = ink[:i][keep[:i]]
+        # sets copy drawings: one that is a tenth apart would be found by any method
         keep[i] = (np.abs(others - ink[i]).sum(1) >= .1*np.maximum(others, ink[i]).sum(1)).all()
     return keep
 

@@ -134,7 +134,7 @@ def _nearest(close, many, scores): # the scores of the nearest items, all others
     return np.where(close >= least, scores, close - 1e4)
 
 WINDOWS = (2, 4, 8, 16) # times k
-BETAS = (0., 10., 30., 100., 1000.)
+BETAS = (0., 10., 30., 100., 1000.) # the last is averaging, to fall back on
 
 @row('average, then attribute', how=('logistic', 'trees', 'network'), window=WINDOWS, beta=BETAS)
 def _then_attribute(items, seeds, labels, patterns, k, how, window, beta):
@@ -205,6 +205,7 @@ def _sum(items, seeds, labels, patterns, how, weight, fit, kappa, lam, beta): # 
         same=lambda: same(items, seeds, labels, patterns, 'logistic'))
     return one_sum(parts, weight, fit, kappa, lam, beta)
 
+# with 0 validation switches a part off
 PARTS = dict(how=HOWS, weight=(0, 1, 3), fit=(0, .1), kappa=(0, .3, 1), lam=(0, 1, 2), beta=BETAS[:3])
 
 @row('one list', **PARTS)
@@ -217,6 +218,7 @@ def _tested(scores, items, seeds, labels, ask): # columns of the first ten (n, 1
 
 def _known(scores, first, marks): # scores with what tests have found
     scores = np.array(scores, np.float32)
+    # 1e5: above and below all that scores can be
     np.put_along_axis(scores, first, np.where(marks > 0, 1e5, -1e5).astype(np.float32), 1)
     return scores
 

@@ -73,7 +73,7 @@ def _extra(method, board, ids, pattern): # what a function asks for beyond the f
 def _lists(method, board, track, block, given): # of a block of requests (b, k), by the rows given
     *seen, ids = _given(board, track)
     cases, seeds = block
-    k = board.k + cases.hidden.shape[1]
+    k = board.k + cases.hidden.shape[1] # hidden ones are dropped from the answer
     def answer(row, pattern): # of one request, or of all together
         return method(seen[0], row, seen[1], seen[2], k, **given, **_extra(method, board, ids, pattern))
     if getattr(method, 'together', False): return answer(seeds, cases.pattern[:, None])

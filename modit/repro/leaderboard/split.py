@@ -49,6 +49,7 @@ def pattern_roles(
     family=None, # (C,) of each pattern; None: there are no families
 ) -> np.ndarray: # (C,) index into ROLES
     "The role of every pattern; raises `ValueError` where too few can be held out."
+    # a quarter here, a fifth below: ours; committed scores rest on both and on the order of draws
     role = np.where(rng.random(len(positives)) < .25, ROLES.index('valid known'), 0)
     able = rng.permutation(np.flatnonzero(positives >= need))
     if family is not None:

@@ -41,6 +41,7 @@ def shares(
     return (100*rows.joint/rows.k).set_axis(pd.MultiIndex.from_frame(rows[names]))
 
 # %% ../../../nbs/repro/leaderboard/290_table.ipynb #5eff01da
+# one stream a domain: all pairs of methods share their resamples
 def _resampled(points, pattern, domain, resamples=2000): # means of resampled patterns (resamples,)
     group = np.unique(pattern, return_inverse=True)[1]
     counts = resample_counts(group.max() + 1, resamples, stream(0, 'leaderboard', domain))

@@ -34,6 +34,7 @@ def settings_for(
 ) -> Settings: # for this domain alone
     "The settings with which a domain's models are trained."
     if name in MADE: s, at = load_settings('mini', **_SHORT), name
+    # the committed domain has no profile, and takes that of molecules
     else: s, at = load_settings(PUBLIC.get(name, 'molecules')), name if name in PUBLIC else 'molecules'
     alone = {key: (s.of(key, at),) for key in PER_DOMAIN}
     # two rounds for want of time

@@ -73,6 +73,7 @@ def row(
         def method(items, seeds, labels, patterns, k, **given):
             ids, _, place = open_items(items, labels)
             if wants_k: given['k'] = k
+            # a copy, for what `fitted` keeps is everybody's
             scores = np.array(scores_of(items, seeds, labels, patterns, **given), np.float32)
             np.put_along_axis(scores, place[seeds], -np.inf, 1)
             return ids[top(scores, k)]
@@ -94,7 +95,7 @@ def _average(items, seeds, labels, patterns): return near(items, seeds, labels)
 
 # %% ../../../nbs/repro/leaderboard/284_unlabelled.ipynb #febebc07
 def _without_seeds(scores, items, seeds, labels):
-    scores = scores.copy()
+    scores = scores.copy() # what `fitted` keeps is everybody's
     np.put_along_axis(scores, open_items(items, labels)[2][seeds], -np.inf, 1)
     return scores
 

@@ -92,7 +92,6 @@ def score_again(p:Page, corpus:Corpus) -> pd.DataFrame: # per-case scores; cases
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #c474h
 def score_same(p:Page, corpus:Corpus) -> pd.DataFrame: # rows of `evaluate`
     "One, two and four rounds on the cases of the whole pool, the last policy of each."
-    # last policies: budgets of steps are equal
     models = dict(whole_1=get_model(whole(p.s), 'labelled_100', corpus.name, -1))
     for n in (2, 4): models[f'whole_{n}'] = get_model(in_rounds(p.s, n), 'same_cases', corpus.name, -1)
     return p.score(corpus, models, most=p.s.density_cases)

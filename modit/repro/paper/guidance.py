@@ -179,7 +179,6 @@ def calibration(cases, s:Settings) -> pd.DataFrame: # a row a cell
     "C20: the default above scale 1, and nothing above the default."
     hppo = cases[cases.policy == 'hppo']
     first, *rest = sorted({1., *hppo.scale} - {s.guidance_scale})
-    # against scale 1; the others must not be above the default
     above = contrast(hppo, at('hppo', s.guidance_scale), at('hppo', first), s)
     others = contrasts(hppo, [(at('hppo', s.guidance_scale), at('hppo', x)) for x in rest], s)
     never = threshold_claim(others, others.verdict != 'against', others.verdict == 'against')

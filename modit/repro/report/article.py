@@ -146,7 +146,6 @@ def filled(
 ) -> str:          # Markdown
     "A text with its values; an unknown value raises `jinja2.UndefinedError`."
     text = (repo_root()/FOLDER/f'{name}.md').read_text('utf-8')
-    # an unknown value is an error and no empty place
     how = dict(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     return jinja2.Environment(finalize=shown, **how).from_string(text).render(values)
 

@@ -58,6 +58,7 @@ def weakest_in_each_cell(
     # a width of zero
     near = np.where(rows.side > 0, rows.low, -rows.high)/(rows.high - rows.low).clip(lower=1e-12)
     rank = rows.verdict.map(RANK)
+    # first by verdict, then by how near an interval comes to zero beside its width
     order = rows.assign(rank=rank, near=near).sort_values(['rank', 'near'], kind='stable')
     weakest = order.groupby(['domain', 'split']).head(1).sort_values(['domain', 'split'])
     return weakest.drop(columns=['rank', 'near']).reset_index(drop=True)

@@ -166,8 +166,9 @@ def _against(mine, rows, track, domains): # a table of a track: Joint, and diffe
     found = pd.DataFrame(dict(Joint=[*means.round(1), round(means.mean(), 1)]), [*means.index, 'mean'])
     for name in dict.fromkeys(['average', best_row(rows, track, domains)]):
         apart = compared(joint, shares(rows[name], track))
-        found[f'minus {name}'] = [f'{a:+.1f} [{b:+.1f}, {c:+.1f}]' for a, b, c in apart.to_numpy()]
-    return found.rename_axis(track)
+        text = [f'{a:+.1f} [{b:+.1f}, {c:+.1f}]' for a, b, c in apart.to_numpy()]
+        found[f'minus {name}'] = pd.Series(text, apart.index) # a row may lack a domain
+    return found.fillna('').rename_axis(track)
 
 # %% ../../../nbs/repro/leaderboard/290_table.ipynb #f1e82533
 def _drawn_again(names, domains, draw): # scores of rows with other requests

@@ -123,11 +123,13 @@ def test_paths_and_profiles_of_a_shell(tmp_path, monkeypatch):
 
 
 def test_a_signal_of_a_scheduler_ends_all_that_was_started():
-    code = "from modit.repro.pages.graph import _to_its_end; _to_its_end(['sleep', '600'], [])"
+    code = 'from modit.repro.pages.graph import _to_its_end as run; run(["sh", "-c", "sleep 600 & wait"], [])'
     run = subprocess.Popen([sys.executable, '-c', code], cwd=ROOT, env=environment(ROOT))
-    while not (children := psutil.Process(run.pid).children()): assert run.poll() is None
+    while len(started := psutil.Process(run.pid).children(recursive=True)) < 2: assert run.poll() is None
     run.terminate()
-    assert run.wait() == 128 + 15 and not any(x.is_running() for x in children)
+    status, left = run.wait(), psutil.wait_procs(started, 20)[1]
+    for process in left: process.kill()
+    assert status == 128 + 15 and not left
 
 
 def test_a_graph_says_whether_a_job_began(tmp_path, monkeypatch):

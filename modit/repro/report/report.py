@@ -149,7 +149,7 @@ def write_tables(
         data = table.frame.to_csv(index=False, float_format='%.6g', lineterminator='\n')
         atomic_write(folder/f'{label}.csv', data)
         parts.append(f'## {label}\n\n{_as_text(table)}')
-    for old in folder.glob('*.md'): # of a page that had another name
+    for old in folder.glob('[!.]*.md'): # of a page that had another name
         if old.stem != name and any(f'## {x}\n' in old.read_text('utf-8') for x in tables or ()): old.unlink()
     atomic_write(folder/f'{name}.md', '\n\n'.join(parts) + '\n')
 

@@ -1786,8 +1786,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                         'modit/repro/report/verdicts.py'),
                                              'modit.repro.report.verdicts.draw_differences': ( 'repro/report/verdicts.html#draw_differences',
                                                                                                'modit/repro/report/verdicts.py'),
-                                             'modit.repro.report.verdicts.everywhere': ( 'repro/report/verdicts.html#everywhere',
-                                                                                         'modit/repro/report/verdicts.py'),
                                              'modit.repro.report.verdicts.in_hundredths': ( 'repro/report/verdicts.html#in_hundredths',
                                                                                             'modit/repro/report/verdicts.py'),
                                              'modit.repro.report.verdicts.in_paper': ( 'repro/report/verdicts.html#in_paper',

@@ -38,9 +38,13 @@ is reached by `from modit.pretrain import continuation_loss`, or as a whole by
 """
 import sys
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 __version__ = "0.3.0"
+
+# Every module as it was before one of them ran: a key is of the code that runs, whatever is edited later.
+SOURCES = {path: path.read_text('utf-8') for path in sorted(Path(__file__).parent.rglob('*.py'))}
 
 _HOME = dict( # name: the module that defines it
     load_settings='settings', synthetic_domain='data.synth', synthetic_sessions='data.synth',
@@ -54,8 +58,12 @@ __all__ = [*_HOME]
 
 
 def __getattr__(name):
-    "A name of the method, from its module; raises `AttributeError` with the nearest names."
-    if name in _HOME: return getattr(import_module(f'{__name__}.{_HOME[name]}'), name)
+    "A name of the method, from its module; raises `AttributeError` that says what to do."
+    if name in _HOME:
+        try: return getattr(import_module(f'{__name__}.{_HOME[name]}'), name)
+        except ModuleNotFoundError as e:
+            if e.name not in ('torch', 'accelerate'): raise
+            raise AttributeError(f"modit.{name} needs torch: pip install 'modit[train]'") from None
     from difflib import get_close_matches
     near = ' or '.join(get_close_matches(name, __all__)) or f'one of {", ".join(__all__)}'
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}; use {near}')

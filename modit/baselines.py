@@ -36,6 +36,7 @@ def steer(
     return step_along(queries, normalize(corpus.probe), eta)
 
 # %% ../nbs/150_baselines.ipynb #c009b
+# wide enough to hold the lengths that validation chooses for the probe
 PROBE_ETAS = (.3, .6, .9, 1.2) # ours: lengths of the steered candidates
 
 def probe_candidates(
@@ -139,6 +140,7 @@ def _ridge_map(corpus, s):
     predict = fit_ridge_map(corpus, s)
     return lambda cases, eta: ridge_map(predict, corpus, cases, eta)
 
+# grids were fixed before any test case was scored; another one moves committed scores
 BASELINES = dict(
     probe=Baseline('Probe', (.1, .2, .3, .4, .6, .8, 1., 1.2), _probe),
     rocchio=Baseline('Rocchio', (.5, 1., 2., 3., 4., 6.), _rocchio),
@@ -157,11 +159,13 @@ def choose(
     "Value of the highest Joint on validation cases of a split's kind; raises `ValueError` if there are none."
     cases = sample_cases(corpus, 'valid', 3*s.valid_cases, s) # two kinds share them, and chance less
     trained = np.unique(corpus.pattern[corpus.role == ROLES.index('train')])
+    # one constant a split: when serving, too, it is known which patterns were trained on
     known = np.isin(cases.pattern, trained)
     cases = cases[known if split == 'item' else ~known]
     if not len(cases):
         message = f'no validation case for the {split} split; raise valid_clusters or valid_patterns'
         raise ValueError(f'{corpus.name}: {message}')
+    # argmax below: the first value at a tie
     joint = [float(score_cases(answer(cases, v), corpus, cases, s).joint.mean()) for v in values]
     return values[int(np.argmax(joint))], max(joint)
 
@@ -223,6 +227,7 @@ def own_directions(
     "The seeds' own directions, each computed once."
     known = {} # seeds, as bytes -> direction
     def directions(cases):
+        # the whole sequence, since all of it is left out of the neighbours
         seeds = [row.tobytes() for row in cases.sequence]
         new = np.flatnonzero([key not in known for key in seeds])
         if len(new):

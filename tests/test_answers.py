@@ -1,19 +1,18 @@
 "How an experiment opens: a question, a short answer, and the intervals that its page prints."
-import json
 import re
 
 import pandas as pd
 import pytest
 
 from conftest import EXPERIMENTS
+from style import cells, outputs_of
 
 every_page = pytest.mark.parametrize('page', EXPERIMENTS, ids=lambda p: p.stem)
 
 
 def first_cell(page):
     "The markdown under the title, links as their text alone."
-    cell = json.loads(page.read_text('utf-8'))['cells'][0]
-    return re.sub(r'\[([^\]]+)\]\([^)\s]+\)', r'\1', ''.join(cell['source']))
+    return re.sub(r'\[([^\]]+)\]\([^)\s]+\)', r'\1', cells(page, 'markdown')[0])
 
 
 def answers(page, profile=''):
@@ -23,8 +22,7 @@ def answers(page, profile=''):
 
 def printed(page):
     "Every three numbers that follow each other in a line of the page's stored outputs."
-    shown = [''.join(output.get('data', {}).get('text/plain', ()))
-             for cell in json.loads(page.read_text('utf-8'))['cells'] for output in cell.get('outputs', ())]
+    shown = [''.join(output.get('data', {}).get('text/plain', ())) for output in outputs_of(page)]
     for line in '\n'.join(shown).splitlines():
         row = [float(number) for number in re.findall(r'(?<![\w.])[+-]?\d+\.\d+', line)]
         yield from zip(row, row[1:], row[2:], strict=False)

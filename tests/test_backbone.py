@@ -64,15 +64,6 @@ def test_the_whole_method_runs_with_another_backbone():
     assert min(tuned, preferred) > .5*average, (average, tuned, preferred)
 
 
-def test_two_backbones_have_stages_of_their_own():
-    from modit.stages.stages import STAGES, stage_key
-    ours, theirs = (modit.load_settings('smoke', **words) for words in ({}, dict(backbone=WORD)))
-    for name, stage in STAGES.items():
-        domain = None if stage.shared else 'D1'
-        same = stage_key(ours, name, domain) == stage_key(theirs, name, domain)
-        assert same == (name in ('domain', 'corpus')), name
-
-
 def test_the_default_is_a_backbone_and_a_bare_network_is_not():
     assert isinstance(new_model(modit.load_settings('smoke')), Backbone)
     with pytest.raises(ValueError, match='give it the methods prefill'):

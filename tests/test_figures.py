@@ -16,7 +16,6 @@ from matplotlib.text import Text
 
 from conftest import ROOT, tracked_files
 from modit.repro.report import looks
-from modit.store import stream
 
 WIDTH = 7.5      # inches that a figure is shown at
 SMALLEST = 7     # points
@@ -138,24 +137,6 @@ def test_rulers_find_faults():
     plt.close(figure)
     assert overlapping(*texts_of(figure)) == [('one label', 'another label')]
     assert {type(artist) for artist, rgba in colours_of(figure) if not is_allowed(rgba)} == {Line2D}
-
-
-def test_a_figure_is_the_same_however_often_it_was_drawn(tmp_path):
-    def draw():
-        y = stream(0, 'a figure').normal(size=(2, 20))
-        figure, axes = plt.subplots(1, 2, figsize=(7, 2.5), sharey=True)
-        for ax, line in zip(axes, y, strict=True): ax.plot(1000*line, label='SFT')
-        axes[-1].legend(loc='center left', bbox_to_anchor=(1, .5))
-        plt.close(figure)
-        return figure
-    first, shown = draw(), draw()
-    for _ in range(3): FigureCanvasAgg(shown).draw()
-    shown.draw_without_rendering()
-    label = looks.PNG[0]
-    for folder, figure in (('a', first), ('b', shown)): looks.save_figure(tmp_path/folder, label, figure)
-    for kind in ('svg', 'png'):
-        a, b = (tmp_path/folder/f'{label}.{kind}' for folder in 'ab')
-        assert a.read_bytes() == b.read_bytes()
 
 
 def test_a_last_bit_of_the_layout_changes_no_byte_of_an_svg(tmp_path):

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
+from conftest import own_settings
 from modit.stages import pipeline, stages
 from modit.data.folder import (folder_key, open_embeddings, problems, read_facts,
                                read_folder, write_folder, write_table)
@@ -25,8 +26,8 @@ MADE = {name: make_domain(make_world(S), name, S) for name in ('D1', 'D2')}
 D1 = MADE['D1']
 N = len(D1.items)
 IDS = [f'item{i}' for i in range(N)]
-TINY = dict(pretrain_steps=4, checkpoint_every=2, train_rows=[32, 32], repetition=[1, 1], sft_epochs=[1, 1],
-            batch=16, hppo_cases=16)
+TINY = dict(items=[len(x.items) for x in MADE.values()], pretrain_steps=4, checkpoint_every=2,
+            train_rows=[32, 32], batch=16, hppo_cases=16)
 
 
 def write(path, **other):
@@ -251,18 +252,6 @@ def test_a_table_of_vectors_is_the_folder(good, tmp_path):
     assert read_folder(tmp_path/'frame').ids.tolist() == table.id.tolist()
 
 
-def test_a_key_is_of_the_content(good, tmp_path):
-    key = folder_key(good)
-    shutil.copytree(good, tmp_path/'moved')
-    facts(tmp_path/'moved', clusters=9)
-    (tmp_path/'moved'/'notes.txt').write_text('of no matter', 'utf-8')
-    assert folder_key(tmp_path/'moved') == key
-    write(tmp_path/'moved', pattern=D1.true_pattern, text=IDS)
-    assert folder_key(tmp_path/'moved') != key # sessions of an earlier writing do not stay
-    write(tmp_path/'moved', pattern=D1.true_pattern, text=IDS[::-1])
-    assert folder_key(tmp_path/'moved') != key
-
-
 # ---- the command, and files of any kind
 def test_the_command_says_everything_and_exits_2(tmp_path, good, modit):
     def check(*words): return modit('check', *words)
@@ -333,15 +322,6 @@ def two(tmp_path, monkeypatch):
     for path, domain in zip(paths, MADE.values(), strict=True):
         write(path, embeddings=domain.items, ids=range(len(domain.items)), attribute=domain.attribute)
     return paths
-
-
-def own_settings(paths, **more):
-    "Settings of smoke for these folders, as a profile of settings.ini would have them."
-    names = dict(domains=[p.name for p in paths], folders=[str(p) for p in paths])
-    sizes = dict(items=[len(x.items) for x in MADE.values()], clusters=[12, 12], heldout_clusters=[3, 3])
-    few = dict(valid_clusters=[2, 2], train_rows=[64, 64], normal_share=[.1, .1])
-    few |= dict(repetition=[1, 1], sft_epochs=[1, 1])
-    return load_settings('smoke', **(names | sizes | few | more))
 
 
 def test_folders_train_and_the_store_knows_their_content(two):

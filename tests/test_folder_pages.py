@@ -5,7 +5,7 @@ import pytest
 from conftest import EXPERIMENTS, run_python, toy_repository
 from modit.repro.datasets.datasets import DATASETS, pages_asked
 from modit.data.folder import problems, write_folder
-from modit.repro.report.report import read_cases, written_table
+from modit.repro.report.report import read_cases
 from modit.repro.pages.notebooks import short_name
 from modit.settings import load_settings
 from modit.data.synth import make_domain, make_world
@@ -62,4 +62,3 @@ def test_pages_run_on_folders(copy, monkeypatch):
     assert (found/'claims.csv').exists()
     lists = read_cases(found, 'lists').groupby('domain').text.count()
     assert lists['mice'] and not lists.drop('mice').any(), 'texts stay without a licence'
-    assert 'about mice' in written_table(found, 'tab-lists')

@@ -1,5 +1,4 @@
 """The method in a dozen lines: what `import modit` offers; its docstring and page method agree."""
-import json
 import re
 from functools import cache
 from importlib import import_module
@@ -9,6 +8,7 @@ import pytest
 
 import modit
 from conftest import ROOT, run_bare, run_python
+from style import cells
 from test_repo import CORE
 
 FIRST = '# the whole method'
@@ -57,25 +57,13 @@ def test_each_stage_improves_on_what_came_before():
     assert average < sft < hppo
 
 
-def sources(kind):
-    "Cells of page method of one kind."
-    cells = json.loads(PAGE.read_text('utf-8'))['cells']
-    return [''.join(c['source']) for c in cells if c['cell_type'] == kind]
-
-
 def test_the_page_builds_the_same_lines_up():
     bare = [re.sub(r' +#.*', '', line) for line in LINES.splitlines()]
     steps = [line for line in bare if re.match(r'[\w, ]+ = modit\.', line)]
-    *above, last = sources('code')
+    *above, last = cells(PAGE, 'code')
     page = '\n'.join(above).splitlines()
     assert len(steps) == 8 and not [line for line in steps if line not in page]
     assert last.startswith(LINES.partition('\n# average')[0].rstrip()), 'the last cell has the lines alone'
-
-
-def test_the_page_tells_the_same_numbers():
-    about = sources('markdown')[1]
-    told = re.findall(r'\b0\.\d\d', about)[:3]
-    assert [float(x) for x in told] == [joint for _, joint in numbers_in(LINES)]
 
 
 def test_the_lines_load_the_method_and_a_world():
@@ -88,10 +76,6 @@ def test_a_name_is_the_same_as_in_its_module(name):
     home = import_module(f'modit.{modit._HOME[name]}')
     assert getattr(modit, name) is getattr(home, name) is vars(home)[name]
     assert name in home.__all__ and name in dir(modit)
-
-
-def test_every_name_of_the_lines_is_offered():
-    assert set(re.findall(r'modit\.(\w+)', LINES)) <= set(modit.__all__)
 
 
 def test_an_unknown_name_is_met_with_the_nearest():

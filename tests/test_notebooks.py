@@ -18,18 +18,9 @@ from execnb.shell import CaptureShell
 from IPython.core.pylabtools import select_figure_formats
 from nbdev.test import test_nb as run_page
 
-from conftest import COMMAND, EXPERIMENTS, LIBRARY, changed_files, run_apart
+from conftest import COMMAND, EXPERIMENTS, LIBRARY, changed_files, run_apart, why_absent
 from modit.repro.report.looks import ABLATIONS, FOLDER_STAGES, OWN_STAGES, STAGES, VARIANTS
-from modit.repro.datasets.costly import why_no_licences, why_no_molecules
-from modit.repro.datasets.datasets import why_absent
-from modit.repro.datasets.encoders import LITE0
-from modit.repro.datasets.icons import why_no_icons
 from test_outputs import shown
-
-# pages that need packages from elsewhere, and why they cannot be run
-PACKAGED = {'031_datasets': why_absent, '039_public': why_absent,
-            '049_costly': lambda: why_no_molecules() or why_no_licences(),
-            '038_encoders': lambda: why_absent() or why_absent((LITE0,), ()), '043_icons': why_no_icons}
 
 
 def pytest_generate_tests(metafunc):
@@ -114,8 +105,7 @@ def page_runs(request):
 
 
 def test_page(page_runs, page):
-    why = PACKAGED.get(page.stem, str)()
-    if why: pytest.skip(why)
+    if why := why_absent(page.stem): pytest.skip(why)
     ok, said = page_runs[page].result()
     assert ok, f'{page.name} failed:\n{said[-3000:]}'
 

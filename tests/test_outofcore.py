@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from conftest import ROOT, environment
+from conftest import ROOT, environment, own_settings
 from modit.stages import pipeline
 from modit.data.folder import write_folder
 from modit.ordering import Corpus, centroid, prepare_corpus
@@ -78,20 +78,13 @@ def test_a_corpus_does_not_write_the_items_of_its_domain_again(tmp_path):
     assert np.array_equal(again.items, D1.items) and np.array_equal(again.density, corpus.density)
 
 
-def own_settings(folder):
-    "Smoke settings for one domain of one's own."
-    one = dict(domains=['mine'], folders=[str(folder)], items=[3000], clusters=[12], heldout_clusters=[3])
-    more = dict(valid_clusters=[2], train_rows=[100], normal_share=[.1], repetition=[1], sft_epochs=[1])
-    return load_settings('smoke', **one, **more)
-
-
 @pytest.mark.parametrize('kind, length, copies', [(np.float32, 1, 0), (np.float32, 3, 1), (np.float16, 1, 1)])
 def test_items_of_a_folder_stay_there_if_they_are_unit_rows(tmp_path, monkeypatch, kind, length, copies):
     monkeypatch.setenv('MODIT_RUNS', str(tmp_path/'runs'))
     given = (length*D1.items).astype(kind)
     write_folder(tmp_path/'mine', given, [f'i{i}' for i in range(3000)], D1.attribute)
     assert np.array_equal(np.load(tmp_path/'mine'/'embeddings.npy'), given) # in its own precision
-    corpus = pipeline.get_corpus(own_settings(tmp_path/'mine'), 'mine')
+    corpus = pipeline.get_corpus(own_settings([tmp_path/'mine'], [3000]), 'mine')
     assert corpus.items.dtype == np.float32 and isinstance(corpus.items, np.memmap)
     limit = 2e-6 if kind is np.float32 else np.finfo(np.float16).eps # of half precision: its rounding
     assert np.abs(row_lengths(corpus.items) - 1).max() < limit
@@ -99,7 +92,7 @@ def test_items_of_a_folder_stay_there_if_they_are_unit_rows(tmp_path, monkeypatc
     assert [x.stat().st_size - 128 for x in tables] == [D1.items.nbytes]*copies
     assert max(x.stat().st_size for x in (tmp_path/'runs').rglob('*.*')) <= 128 + D1.items.nbytes
     (tmp_path/'mine').rename(tmp_path/'elsewhere')
-    moved = own_settings(tmp_path/'elsewhere')
+    moved = own_settings([tmp_path/'elsewhere'], [3000], domains=['mine'])
     made = pipeline.stage_path(moved, 'corpus', 'mine').stat().st_mtime_ns
     assert np.array_equal(pipeline.get_corpus(moved, 'mine').items, corpus.items)
     assert pipeline.stage_path(moved, 'corpus', 'mine').stat().st_mtime_ns == made

@@ -8,7 +8,7 @@ import shutil
 import pandas as pd
 import pytest
 
-from conftest import copy_repository, run_python
+from conftest import copy_repository, results, run_python
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +20,7 @@ import json
 from modit.repro.report.looks import STAGES
 from modit.stages.stages import stage_key
 from modit.settings import load_settings
-from modit.repro.verdicts.claims import real_ledger
+from modit.repro.report.ledger import real_ledger
 keys = {x: stage_key(load_settings('mini'), x, 'D1') for x in STAGES}
 print('found', json.dumps([keys, len(real_ledger()['claims'])]))"""
 TOYS = """
@@ -59,18 +59,14 @@ TOYS_PAGE = '''#| export
 import numpy as np
 
 from modit.data.folder import write_folder
-from modit.store import runs_dir
 
-def make_toys(name):
+def make_toys(name, folder):
     "Items around random patterns, a third of them positive."
-    folder = runs_dir()/'public'/name
-    if (folder/'embeddings.npy').exists(): return folder
     rng = np.random.default_rng(0)
     pattern = np.repeat(np.arange(12), 50)
     x = rng.normal(size=(12, 16))[pattern] + .3*rng.normal(size=(600, 16))
     ids = [f'toy {i}' for i in range(600)]
     write_folder(folder, x.astype(np.float32), ids, rng.random(600) < .4, pattern=pattern.astype(str))
-    return folder
 '''
 HEAD = 'DATASETS = { # profile -> its row'
 DATASET = f"""{HEAD}
@@ -181,27 +177,18 @@ def _halfway(corpus, s): return lambda cases, eta: halfway(corpus, cases, eta)
 BASELINES = dict(
     halfway=Baseline('Half the probe', (.2, .4), _halfway),
 """
-DRAW = """
-from types import SimpleNamespace
-import pandas as pd
-from modit.repro.ours import baselines
-from modit.repro.report.looks import look
-from modit.settings import load_settings
-s = load_settings('mini')
-scores = {name: pd.read_csv(f'figures/mini/cases/{name}.csv.gz') for name in (*baselines.READS, 'baselines')}
-p = SimpleNamespace(s=s, domains=s.domains, splits=('item', 'pattern'))
-table = baselines.table(scores, p)['tab-baselines']
-baselines.plot(scores, p)
-assert 'halfway' in baselines.RIVALS and look('halfway').label == 'Half the probe'
-assert baselines.ROWS['halfway'].grid == (.2, .4)
-print('columns', *table.frame.columns[2:])
-"""
 
 
 def test_a_baseline_is_one_file_and_its_page_is_drawn_as_before(followed):
     copy, *_ = followed
     edit(copy/'nbs'/'150_baselines.ipynb', BASELINES, HALFWAY)
     run_python(EXPORT, copy)
-    columns = run_python(DRAW, copy).split('columns ')[-1].split()
-    assert columns[:3] == ['average', 'sft', 'hppo'] and columns[-1] == 'filtered'
-    assert 'halfway' not in columns
+    before = results(copy, 'mini')
+    run_python("""from modit.repro.pages.redraw import redraw_page
+redraw_page('baselines', profile='mini')
+from modit.repro.ours.baselines import RIVALS, ROWS
+from modit.repro.report.looks import look
+assert 'halfway' in RIVALS and ROWS['halfway'].grid == (.2, .4) and look('halfway').label == 'Half the probe'
+""", copy)
+    after = results(copy, 'mini')
+    assert {name: after[name] for name in before} == before

@@ -57,15 +57,6 @@ def test_the_tables_are_as_they_were_when_they_were_compared():
     assert sha256(text).hexdigest()[:16] == COMPARED, 'compare each cell with the LaTeX; then this digest'
 
 
-def test_claim_ids():
-    found = [r['id'] for r in rows('claims')]
-    theirs, ours = [x for x in found if x[0] == 'C'], [x for x in found if x[0] == 'B']
-    assert found == theirs + ours and theirs == sorted(set(theirs))
-    assert sorted({x[:3] for x in theirs}) == [f'C{i:02}' for i in range(1, 34)]
-    assert ours == sorted(set(ours)), 'our own claims are numbered upwards, each once'
-    assert all(r['place'] and r['statement'] for r in rows('claims'))
-
-
 # ---- deviations
 TEXT = ROOT/'docs'/'deviations.md'
 LISTED = read_reported('deviations')

@@ -1,22 +1,18 @@
 """The workflow under Slurm: what its jobs ask for, and a run on a Slurm of this machine that loses jobs,
 memory and the controller on the way, to the same bytes as without."""
-import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
-import numpy as np
+import psutil
 import pytest
 
-from conftest import HANG, ROOT, begun, copy_repository, environment, results
+from conftest import HANG, ROOT, begun, environment, results
 from modit.repro.pages.graph import TRAINING, main_stages, page_job, slurm_resources, stage_jobs
 from modit.settings import load_settings
-from modit.store import load_arrays
 from test_runs import LEFT, models, start
 
 ROUNDS = LEFT[1:]  # of preferences, and two pages
@@ -65,27 +61,15 @@ def running(slurm, rule):
     raise AssertionError(f'{rule} was never started')
 
 
-def processes(copy, *words):
-    "The Python processes of a copy whose command line has some words one after another."
-    found = []
-    for path in Path('/proc').glob('[0-9]*'):
-        try:
-            if (path/'cwd').resolve() != copy.resolve(): continue
-            line = (path/'cmdline').read_text('utf-8').split('\0')
-        except OSError: continue
-        if 'python' in line[0] and any(tuple(line[i:i + len(words)]) == words for i in range(len(line))):
-            found.append(int(path.name))
-    return found
-
-
-def kill_process(copy, *words):
-    "SIGKILL to such a process, waited for."
+def kill_page(copy, name):
+    "SIGKILL to the process of a copy that runs a page, waited for."
     for _ in range(10*HANG):
-        found = processes(copy, *words)
-        for number in found: os.kill(number, signal.SIGKILL)
+        found = [p for p in psutil.process_iter(['cwd', 'cmdline'])
+                 if p.info['cwd'] == str(copy.resolve()) and name in (p.info['cmdline'] or ())]
+        for process in found: process.kill()
         if found: return
         time.sleep(.1)
-    raise AssertionError(f'{words} was never started')
+    raise AssertionError(f'{name} was never started')
 
 
 @pytest.mark.slow
@@ -111,7 +95,7 @@ def test_a_run_that_loses_jobs_memory_and_the_controller_ends_the_same(slurm, wh
         subprocess.run([SCRIPT, 'stop', folder], check=True)
         time.sleep(2)
         subprocess.run([SCRIPT, 'start', folder], check=True)
-        kill_process(copy, 'run', '380_bootstrap')
+        kill_page(copy, '380_bootstrap')
         assert run.wait(HANG) == 0, messages.read_text('utf-8')[-3000:]
     finally:
         if run.poll() is None: os.killpg(run.pid, signal.SIGTERM)
@@ -122,31 +106,3 @@ def test_a_run_that_loses_jobs_memory_and_the_controller_ends_the_same(slurm, wh
     assert [name for name in ours if ours[name] != theirs[name]] == [] and models(copy) == models(whole)
 
 
-CURVE = dict(pretrain_steps=60, pretrain_micro_batch=16, checkpoint_every=5)  # half of a batch each
-STAGE = ('-m', 'modit.cli.command', 'stage', 'pretrained', '--profile', 'smoke',
-         '--overrides', json.dumps(CURVE))
-LAUNCH = ('-m', 'accelerate.commands.launch', '--cpu', '--num_processes', '2', '--num_machines', '1',
-          '--mixed_precision', 'no', '--dynamo_backend', 'no')
-
-
-def submit(copy, slurm, *words):
-    "A job of Slurm that runs Python on some words in a copy; its end is the end of the process."
-    line = ['sbatch', '--wait', '--mem=2500', f'--chdir={copy}', f'--output={copy}/%j.log',
-            f'--wrap=exec {shlex.join([sys.executable, *words])}']
-    return subprocess.Popen(line, env=environment(copy) | slurm, stdout=subprocess.DEVNULL)
-
-
-@pytest.mark.slow
-def test_a_stage_of_two_processes_in_one_job_is_killed_and_ends_as_one(slurm, tmp_path):
-    copy, one = copy_repository(tmp_path/'modit'), tmp_path/'one'
-    usual = environment(copy) | dict(MODIT_RUNS=str(one), CUDA_VISIBLE_DEVICES='')
-    subprocess.run([sys.executable, *STAGE], cwd=copy, env=usual, check=True, stdout=subprocess.DEVNULL)
-    job = submit(copy, slurm, *LAUNCH, *STAGE)
-    while job.poll() is None and not [*copy.rglob('checkpoint.safetensors')]: time.sleep(.02)
-    os.kill(max(processes(copy, '-m', 'modit.cli.command', 'stage')), signal.SIGKILL)  # the last is a rank
-    said = '\n'.join(path.read_text('utf-8') for path in copy.glob('*.log'))
-    assert job.wait(HANG) != 0, said
-    assert submit(copy, slurm, *LAUNCH, *STAGE).wait(HANG) == 0, said
-    (alone, facts), (shared, same) = (load_arrays(*folder.rglob('pretrained-*.safetensors'))
-                                      for folder in (one, copy/'runs'))
-    assert facts['losses'] == same['losses'] and all(np.array_equal(alone[k], shared[k]) for k in alone)

@@ -57,13 +57,6 @@ def test_every_file_is_read_and_written_as_utf8(): # the linter knows paths only
 
 
 # ---- experiments
-@every_experiment
-def test_experiment_names_its_scores(page):
-    for constant in ('READS', 'SCORES'):
-        names = page_constant(page.stem, constant)
-        assert isinstance(names, tuple) and all(isinstance(n, str) for n in names)
-
-
 def test_a_method_has_one_look_and_a_label_is_one_methods():
     brought = {}
     for page in EXPERIMENTS:

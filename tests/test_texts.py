@@ -1,6 +1,5 @@
 """Links lead somewhere on a code host too, README and the paper's map are written from committed scores, and
 every page is listed."""
-import json
 import re
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from modit.repro.paper.drawings import METHODS, joint_of_cases, nearest_case
 from modit.repro.pages.page import COMMITTED, open_page
 from modit.repro.report import article, front
 from modit.repro.report.report import written_table
+from style import cells
 
 sys.path.insert(0, str(ROOT/'docs'))
 from paper import paper_map  # noqa: E402
@@ -23,15 +23,10 @@ TEXTS = [p for p in tracked_files() if p.suffix == '.md' and not p.match('docs/a
 TEXTS = [ROOT/p for p in TEXTS if p.parts[0] not in ('.github', 'modit')] + [ROOT/'llms.txt']
 
 
-def cells_of(page, kind):
-    cells = json.loads(page.read_text('utf-8'))['cells']
-    return [''.join(c['source']) for c in cells if c['cell_type'] == kind]
-
-
 # ---- links
 def links_of(path):
     "What a file links to in the repository; code and mathematics hold no links."
-    text = '\n\n'.join(cells_of(path, 'markdown')) if path.suffix == '.ipynb' else path.read_text('utf-8')
+    text = '\n\n'.join(cells(path, 'markdown')) if path.suffix == '.ipynb' else path.read_text('utf-8')
     text = re.sub(r'```.*?```|`[^`\n]*`|\$\$.*?\$\$|\$[^$\n]*\$', '', text, flags=re.S)
     found = re.findall(r'\]\(([^)\s]+)', text) + re.findall(r'(?:href|src)="([^"]+)"', text)
     return [link for link in found if not re.match(r'\w+:', link)]
@@ -50,13 +45,6 @@ def leads_nowhere(path, link):
     target = (path.parent/name).resolve() if name else path
     if name[:1] == '/' or not target.exists() or not target.is_relative_to(ROOT): return True
     return bool(anchor) and target.suffix == '.md' and anchor not in anchors(target)
-
-
-def test_links_that_lead_nowhere_are_found():
-    text = ROOT/'docs'/'deviations.md'
-    assert not leads_nowhere(text, '../README.md') and not leads_nowhere(text, 'scaling.md')
-    faulty = ('/README.md', '/api/index.md', '../method.md', '../README.md#no-such-heading')
-    assert all(leads_nowhere(text, link) for link in faulty)
 
 
 @pytest.mark.parametrize('path', [*TEXTS, *LIBRARY, *EXPERIMENTS], ids=lambda p: str(p.relative_to(ROOT)))
@@ -91,7 +79,7 @@ def test_the_map_of_the_paper_is_that_of_the_results():
 def test_the_tables_that_are_read_are_committed(fresh):
     "git ignores the other tables; a clone has them after `modit figures`."
     committed = {p for p in tracked_files() if p.match('figures/*/tab-*.csv')}
-    pages = '\n'.join(x for p in (*LIBRARY, *EXPERIMENTS) for x in cells_of(p, 'code'))
+    pages = '\n'.join(x for p in (*LIBRARY, *EXPERIMENTS) for x in cells(p, 'code'))
     named = {*re.findall(r"/'(tab-[\w-]+\.csv)'", pages)}
     assert len(fresh[1]) > 15 and fresh[1] <= committed, 'name them in .gitignore'
     assert named and named <= {p.name for p in committed}, 'name them in .gitignore'
@@ -160,8 +148,7 @@ def test_every_page_of_the_library_is_listed():
 def test_the_list_of_experiments_has_their_questions():
     listed = (ROOT/'nbs'/'repro'/'README.md').read_text('utf-8')
     for page in EXPERIMENTS:
-        [title, *_] = ''.join(json.loads(page.read_text('utf-8'))['cells'][0]['source']).splitlines()
-        title = title.lstrip('# ')
+        title = cells(page, 'markdown')[0].partition('\n')[0].lstrip('# ')
         assert f'({page.parent.name}/{page.name}) | {title} |' in listed, f'{page.stem} asks "{title}"'
 
 

@@ -13,10 +13,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import COMMAND, ROOT, environment
+from conftest import COMMAND, ROOT, environment, unit
 from modit.data.columns import read_table
 from modit.data.folder import write_folder
-from modit.repro.leaderboard.labels import _likely, _means, _scatter
 from modit.repro.leaderboard.labels import same as board_same
 from modit.repro.leaderboard.split import SMALL, open_board
 from modit.serving import retriever as door
@@ -24,7 +23,7 @@ from modit.serving.choice import KINDS, Constants, choose, make_trial, trials
 from modit.serving.field import learn, list_scores, same, scores, vectors
 from modit.serving.goods import first_of_each, ids_or_vectors, look_at, read_goods, where
 from modit.serving.lists import answers, checked, evaluated, printed, read_marks
-from modit.serving.parts import Asked, fit_plda, likely, one_sum, right_share, top_columns, typicality, worth
+from modit.serving.parts import Asked, one_sum, right_share, worth
 from modit.serving.retriever import KEPT, Retriever
 
 D, N = 16, 2400
@@ -47,9 +46,6 @@ def write(path, m, **columns):
                  price=rng.integers(1, 100, N), shop=rng.choice(['north', 'south', ''], N))
     write_folder(path, m.x, [f'shoe-{i}' for i in range(N)], m.label, **(usual | columns))
     return path
-
-
-def unit(x): return x/np.linalg.norm(x, axis=-1, keepdims=True)
 
 
 M = made()
@@ -88,24 +84,6 @@ def learned(board):
     return field, cases, Asked(board.items[cases.seeds.ravel()], np.full(40, board.m)), free
 
 
-def alike(a, b, rows): # but for a number that is the same for all items of a request
-    apart = a - b
-    return abs(apart - apart.mean(1, keepdims=True)).max() < 2e-3*np.std(b)
-
-
-def test_the_likelihood_is_that_of_the_leaderboard(board, learned):
-    field, cases, asked, free = learned
-    names = _means(board.items, board.labels, board.patterns)[0]
-    own = np.flatnonzero(np.isin(board.patterns, names) & (board.labels == 1))
-    p = fit_plda(board.items[own], board.patterns[own])
-    vector, square = likely(p, asked.mean, asked.m)
-    ours = vector @ board.items[free].T + square @ (((board.items[free] - p.mean) @ p.basis)**2).T
-    assert alike(ours, _likely(board.items, cases.seeds, board.labels, board.patterns), free)
-    mean, B, W = _scatter(board.items, board.labels, board.patterns)
-    assert np.allclose(p.basis.T @ W @ p.basis, np.eye(p.basis.shape[1]), atol=1e-6)
-    assert np.allclose(p.basis.T @ B @ p.basis, np.diag(p.b), atol=1e-6)
-
-
 @pytest.mark.parametrize('form, how', [('means', .03), ('wide', .1), ('logistic', 'logistic')])
 def test_chances_of_patterns_are_those_of_the_leaderboard(board, learned, form, how):
     field, cases, asked, free = learned
@@ -126,23 +104,6 @@ def test_the_sum_of_vectors_is_the_sum_of_scores(learned):
         same=others.same)
     plain = one_sum(one_by_one, **c.sum)
     assert np.allclose(list_scores(field, asked, cases.seeds, c), plain, atol=2e-3*np.std(plain))
-
-
-def test_seeds_of_known_patterns_are_more_typical():
-    rng = np.random.default_rng(0)
-    centres = rng.normal(size=(40, 8))
-    pattern = np.repeat(np.arange(30), 20)
-    p = fit_plda(centres[pattern] + .5*rng.normal(size=(600, 8)), pattern)
-    for m in (1, 5):
-        seeds = centres + .5*rng.normal(size=(m, 40, 8)).mean(0)
-        told = typicality(p, seeds, np.full(40, m))
-        assert np.median(told[:30]) > 0 > np.median(told[30:])
-
-
-@pytest.mark.parametrize('n, k', [(50, 50), (700, 7), (9000, 20), (9001, 1)])
-def test_top_columns_are_those_of_a_sort(n, k):
-    some = np.random.default_rng(n).normal(size=(6, n)).astype(np.float32)
-    assert np.array_equal(top_columns(some, k), np.argsort(-some, axis=1, kind='stable')[:, :k])
 
 
 def test_worth_grows_with_what_is_found_and_how_soon():
@@ -202,6 +163,22 @@ def test_a_folder_that_says_little_is_averaged(home, labels):
     if labels in ('none', 'few'):
         assert all(Constants(**c).averages for c in r.ways['constants'].values())
         if labels == 'none': assert np.allclose(found.score, np.sort(close[3:])[::-1][:5], atol=1e-5)
+
+
+def test_where_all_have_a_label_a_list_says_so(home):
+    m = made()
+    m.label = m.right.astype(int).astype(str)
+    r = Retriever.of(write(home/'all', m))
+    note, = r.expand(ASKED, k=3).attrs['notes']
+    assert note.startswith('k: 3 items asked, and 0 can be listed: all have a label')
+    assert len(r.expand(ASKED, k=3, labelled=True)) == 3
+
+
+def test_words_in_place_of_labels_are_named(home):
+    m = made()
+    m.label = np.where(m.known, np.where(m.right, 'good', 'bad'), '')
+    _, (line,) = look_at(write(home/'words', m))
+    assert '2 kinds of words, such as' in line and 'write 1 for items of the class that is wanted' in line
 
 
 # ---- a list by hand
@@ -310,6 +287,8 @@ def test_a_stored_choice_is_of_its_content_and_code(home, monkeypatch):
         m.setattr(door, 'version', lambda name: '0')
         with pytest.raises(TypeError): Retriever.of(path)
     monkeypatch.undo()
+    for file in (path/KEPT).iterdir(): file.write_text('{}', 'utf-8') # is not there, then
+    assert Retriever.of(path).expand(ASKED).equals(first.expand(ASKED))
     m = made()
     m.label[np.flatnonzero(m.known)[0]] = ''
     Retriever.of(write(path, m))
@@ -511,7 +490,8 @@ def test_many_lists_are_the_same_as_one(opened, shop, tmp_path, modit):
     for question, answer in zip(asked, told, strict=True):
         assert [row['id'] for row in answer['items']] == opened.expand(**question).id.tolist()
     lines = [json.dumps(ASKED), '{"seeds": ["boot"]}', '[', '{}', json.dumps(dict(seeds=ASKED, wear=1)),
-             '['*10**5, '{"seeds": ["shoe-1"], "distinct": {"price": 1e999}}', '{"seeds": ["\\ud800"]}']
+             '['*10**5, '{"seeds": ["shoe-1"], "distinct": {"price": 1e999}}', '{"seeds": ["\\ud800"]}',
+             '{"seeds": ["shoe-1"], "where": "cost<3"}']
     told = answers(opened, lines)
     assert len(told[0]['items']) == 20 and all('error' in x for x in told[1:])
     assert json.dumps(told, allow_nan=False)
@@ -575,13 +555,9 @@ def test_a_printed_list_can_be_seeds_and_marks(home, tmp_path, modit):
     assert read_marks(tmp_path/'tabs.tsv')['right'] == table.id.tolist()
 
 
-@pytest.mark.parametrize('data, said', [
-    (b'', 'cannot be read'), (b'\xff\xfe', 'cannot be read'),
-    (b'id\tscore\nshoe-1\t1\n', 'columns id, score'),
-    (b'id\tjudged\nshoe-1\t\n', 'no row is judged'), (b'id\tjudged\nshoe-1\n', 'no row is judged'),
-    (b'id\tjudged\nshoe-1\t1\nshoe-1\t0\n', "'shoe-1' is judged twice"),
+@pytest.mark.parametrize('data, said', [ # page lists has the others
+    (b'\xff\xfe', 'cannot be read'), (b'id\tjudged\nshoe-1\n', 'no row is judged'),
     (b'id\tjudged\nshoe-1\t1\n\t1\t1\n', 'cannot be read'),
-    (b'id\tjudged\nshoe-1\tgood\n', "'good' is no mark"),
     (b'id\tjudged\nboot\t1\nshoe-1\t0\n', "marked id 'boot': not among")])
 def test_marks_that_say_nothing_are_refused_in_one_line(shop, tmp_path, modit, data, said):
     (tmp_path/'marks.tsv').write_bytes(data)

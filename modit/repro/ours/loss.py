@@ -19,7 +19,7 @@ from ...settings import Settings, override
 READS = ()
 SCORES = ('loss_grid',)
 KEYS = ('score_scale', 'anchor_scale', 'beta', 'tail_weight', 'hppo_lr', 'hppo_warmup', 'reward_items')
-ALONE = (3., 1., 1e-6, 1., 1e-4, 5) # the tail term without preferences
+ALONE = (3., 1., 1e-6, 1., 1e-4, 5) # the tail term without preferences; beta has to be above 0
 GRID = (
     (3., 3., 4., .1, 2e-4, 0),  # both terms guided
     (1., 1., .05, .1, 4e-5, 5), # the paper's temperature and weight, both terms plain
@@ -47,20 +47,16 @@ GRID = (
 # %% ../../../nbs/repro/ours/325_loss.ipynb #l009
 def own_values(s:Settings) -> dict: return {k: getattr(s, k) for k in KEYS} # those of `settings.ini`
 
-def tried(
-    p:Page, # the run
-) -> list:  # of dicts with KEYS, the profile's own among them
+def tried(p:Page) -> list: # of dicts with KEYS, the profile's own among them
     "The settings that are run."
     own = own_values(p.s)
     rows = GRID if p.s.profile in COMMITTED else [ALONE]
+    # not strict: a row without `reward_items` keeps the profile's
     found = [own | dict(zip(KEYS, row, strict=False)) for row in rows]
     return found if own in found else [own, *found]
 
 # %% ../../../nbs/repro/ours/325_loss.ipynb #l012
-def validated(
-    p:Page,     # the run
-    domain:str, # domain
-) -> pd.DataFrame: # KEYS, domain, step, valid_joint, valid_same
+def validated(p:Page, domain:str) -> pd.DataFrame: # KEYS, domain, step, valid_joint, valid_same
     "Joint and Same on the validation slice along one round, for every setting."
     sft = validate(get_model(p.s, 'sft', domain), get_corpus(p.s, domain), p.s)
     start, rows = pd.DataFrame([dict(domain=domain, step=0) | sft]), []
@@ -70,9 +66,7 @@ def validated(
     return pd.concat(rows)
 
 # %% ../../../nbs/repro/ours/325_loss.ipynb #l027
-def run(
-    p:Page, # the run
-) -> dict:  # loss_grid: validation scores
+def run(p:Page) -> dict: # loss_grid: validation scores
     "Train a round under every setting and validate it."
     return dict(loss_grid=pd.concat([validated(p, name) for name in p.domains], ignore_index=True))
 
@@ -105,10 +99,7 @@ CALLED = dict(score_scale='score', anchor_scale='tail', beta='β', tail_weight='
               hppo_warmup='warm-up', reward_items='rewards')
 IN_WORDS = dict(score_scale={'1': 'plain', '3': 'guided'}, anchor_scale={'1': 'plain', '3': 'guided'})
 
-def named(
-    row, # of `ranked`
-    own, # that of `settings.ini`
-) -> str:
+def named(row, own) -> str: # row: of `ranked`; own: that of `settings.ini`
     "What a setting changes."
     if row.settings: return 'in settings.ini'
     if float(row.beta) == ALONE[2]: return 'tail term alone'
@@ -116,9 +107,7 @@ def named(
     return ', '.join(f'{CALLED[k]} {IN_WORDS.get(k, {}).get(row[k], row[k])}' for k in moved)
 
 # %% ../../../nbs/repro/ours/325_loss.ipynb #l039s
-def seen_as(
-    row, # of `ranked`
-) -> dict: # of `plot`
+def seen_as(row) -> dict: # row: of `ranked`; of `plot`
     "The mark of a setting."
     colour = BLACK if row.settings else BLUE
     if float(row.beta) == ALONE[2]: return dict(ls='', marker='X', color=GREY)

@@ -62,6 +62,16 @@ def _run(
     print(f'results: {page.folder/page.name}.md', f'executed page: {executed}', sep='\n')
 
 # %% ../../../nbs/repro/pages/278_clone.ipynb #5c0e7d12
+def _read_grid(words) -> dict: # such as margin=0.01,0.03 -> name: values as text
+    grid = {}
+    for word in words:
+        name, equals, values = word.partition('=')
+        values = [v.strip() for v in values.split(',')]
+        require(name and equals and all(values), f'{word!r}: write name=value,value')
+        require(name not in grid, f'{name} is given twice; write {name}=value,value')
+        grid[name] = values
+    return grid
+
 def _sweep(
     name:str, # of an experiment, such as 400_sensitivity
     grid:Annotated[str, dict(nargs='+', metavar='name=value,value')], # as margin=0.01,0.03 seed=0,1,2
@@ -69,14 +79,15 @@ def _sweep(
 ):
     "run one experiment for every combination of some values"
     load_settings(profile)
-    from modit.repro.pages.redraw import read_grid, sweep
-    sweep(name, read_grid(grid), profile)
+    from modit.repro.pages.redraw import sweep
+    sweep(name, _read_grid(grid), profile)
 
 # %% ../../../nbs/repro/pages/278_clone.ipynb #c033f
 def _figures(profile:Profile='mini'):
     "redraw from the committed scores; trains nothing"
     load_settings(profile)
     from modit.repro.pages.redraw import redraw, redraw_second
+    # the second world before the ledger, whose pages read both
     redraw(profile, partial(redraw_second, profile))
 
 # %% ../../../nbs/repro/pages/278_clone.ipynb #7b2c94d5
@@ -91,7 +102,7 @@ def _leaderboard(
 # %% ../../../nbs/repro/pages/278_clone.ipynb #r278018
 @wraps(_stage)
 def _any_stage(*args, **given):
-    import_module('modit.repro.report.looks')
+    import_module('modit.repro.report.looks') # adds the rows of ablations to the tables of stages
     return _stage(*args, **given)
 
 COMMANDS = dict(main=_main, public=_public, run=_run, sweep=_sweep, stage=_any_stage, figures=_figures,

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PLAIN', 'GRAMMAR', 'ROOMS', 'fits', 'code_cells', 'syntax_tree', 'notebook_parameters', 'unknown_parameter',
-           'check_parameters', 'experiments', 'short_name', 'experiment_path', 'exported_code', 'page_constant',
-           'execute', 'what_differs', 'executed_path']
+           'check_parameters', 'experiments', 'short_name', 'experiment_path', 'page_constant', 'execute',
+           'what_differs', 'executed_path']
 
 # %% ../../../nbs/repro/pages/230_notebooks.ipynb #c002
 import ast, difflib, json, math, os, re, sys
@@ -32,7 +32,7 @@ def fits(
     if value is None: return optional == 'None'
     if kind.startswith('list['):
         return isinstance(value, (list, tuple)) and len(value) > 0 and all(fits(kind[5:-1], v) for v in value)
-    if isinstance(value, bool): return kind == 'bool'
+    if isinstance(value, bool): return kind == 'bool' # Python takes True for an int
     if isinstance(value, float) and not math.isfinite(value): return False
     return isinstance(value, PLAIN[kind])
 
@@ -134,17 +134,11 @@ def experiment_path(
     near = difflib.get_close_matches(short, known, 2, .5) or known
     raise ValueError(f'no experiment {name!r}; did you mean {" or ".join(known[n].stem for n in near)}?')
 
-# %% ../../../nbs/repro/pages/230_notebooks.ipynb #c028
-def exported_code(
-    path, # a notebook file
-) -> list: # sources of the cells marked for export
-    "The sources of the cells that become a page's module."
-    return [x for x in map(_source, code_cells(path)) if re.search(r'^#\|\s*export\b', x, re.M)]
-
 # %% ../../../nbs/repro/pages/230_notebooks.ipynb #c030
 @cache
 def _assigned(path, written): # constant -> its node in the page's syntax tree
-    lines = syntax_tree(path, '\n\n'.join(exported_code(path))).body
+    sources = [x for x in map(_source, code_cells(path)) if re.search(r'^#\|\s*export\b', x, re.M)]
+    lines = syntax_tree(path, '\n\n'.join(sources)).body
     return {ast.unparse(line.targets[0]): line.value for line in lines if isinstance(line, ast.Assign)}
 
 def page_constant(
@@ -186,12 +180,14 @@ def _kernel_manager():
             await super().start_kernel(**kw | dict(env=kernel_environment(folder/'modit-ipython')))
         def format_kernel_cmd(self, extra_arguments=None):
             start = [sys.executable, '-m', 'ipykernel_launcher', '-f', self.connection_file]
+            # 50: a kernel writes no log at its end
             return [*start, '--log-level=50', *(extra_arguments or [])]
     return ThisInterpreter
 
 # %% ../../../nbs/repro/pages/230_notebooks.ipynb #c043
 def _papermill_run(path, out, parameters) -> str: # the error, or ''; out: path of the executed page
     "Run a notebook in a kernel of this interpreter, in the repository's root."
+    # its import takes longer than papermill's, and no notebook holds an address to check
     sys.modules.setdefault('rfc3987_syntax', None) # the grammar of addresses
     import papermill
     from nbclient.exceptions import DeadKernelError
@@ -202,6 +198,7 @@ def _papermill_run(path, out, parameters) -> str: # the error, or ''; out: path 
             kernel_name='python3', language='python', kernel_manager_class=_kernel_manager())
     except papermill.PapermillExecutionError as e: return f'{e.ename}: {e.evalue}'
     except DeadKernelError: return 'its kernel died; was there enough memory?'
+    # a page whose kernel was killed can look finished
     left = [i for i, c in enumerate(code_cells(out), 1) if not c['execution_count'] and _source(c).strip()]
     return f'code cell {left[0]} did not run' if left else ''
 

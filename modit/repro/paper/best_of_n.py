@@ -31,9 +31,7 @@ LOOKS = {
     'hppo_policy_oracle': ('HPPO, policy oracle', 'vermillion', '^'),
     'hppo_oracle': ('HPPO, oracle', 'black', '>', False)}
 
-def best_of(
-    scores, # list of per-case scores of the candidates
-) -> pd.DataFrame:
+def best_of(scores) -> pd.DataFrame: # scores: list of per-case scores of the candidates
     "The rows of the candidate with the highest Joint in each case; the first at a tie."
     every = pd.concat(scores, keys=range(len(scores)), names=['candidate'])
     joint = np.stack([c.joint.values for c in scores])
@@ -42,9 +40,7 @@ def best_of(
 # %% ../../../nbs/repro/paper/370_best_of_n.ipynb #c010
 def offered(p): return len(p.s.tail_depths) + len(p.s.guidance_scales) # candidates of a case
 
-def compared(
-    p:Page, # candidates
-) -> int:
+def compared(p:Page) -> int: # of the run
     "How many candidates of a case an oracle sees; raises `ValueError` for more than there are."
     most = offered(p)
     count = most if p.candidates is None else p.candidates
@@ -52,12 +48,7 @@ def compared(
     return count
 
 # %% ../../../nbs/repro/paper/370_best_of_n.ipynb #c013
-def score_models(
-    models:dict, # sft and hppo
-    corpus, # Corpus
-    cases,  # Cases
-    p:Page, # candidates
-) -> dict:  # method -> per-case scores
+def score_models(models:dict, corpus, cases, p:Page) -> dict: # method -> per-case scores
     "Served queries and oracles of both policies."
     def score(queries): return score_cases(queries, corpus, cases, p.s)
     def first(candidates, n): return [score(q) for q in candidates.swapaxes(0, 1)[:n]]

@@ -21,11 +21,10 @@ READS = ()
 SCORES = ('candidate_pool',)
 LOOKS = {'hybrid': ('Hybrid', 'blue', 's')}
 
-def runs_of(
-    p:Page, # pools
-) -> dict: # pool -> preference run
+def runs_of(p:Page) -> dict: # pool -> preference run
     "The preference run on each pool; raises `ValueError` for an unknown pool."
     check_choice(p.name, 'pools', p.pools, ['hybrid', *variants_of('candidate_pool')])
+    # the run on both families is that of the main table, trained once
     return {pool: 'off_policy' if pool == 'hybrid' else pool for pool in p.pools}
 
 # %% ../../../nbs/repro/paper/340_candidate_pool.ipynb #c012
@@ -42,9 +41,7 @@ def score_pool(
     return scores.assign(step=chosen.step, kept=chosen.kept)
 
 # %% ../../../nbs/repro/paper/340_candidate_pool.ipynb #c013
-def run(
-    p:Page, # pools
-) -> dict: # candidate_pool: per-case scores; methods sft and the pools
+def run(p:Page) -> dict: # candidate_pool: per-case scores; methods sft and the pools
     "Score SFT and one off-policy run a pool."
     rows = []
     for name in p.domains:
@@ -62,12 +59,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
     return {'tab-cand': Table(by_method(scores['candidate_pool'], columns(p)), caption, columns(p))}
 
 # %% ../../../nbs/repro/paper/340_candidate_pool.ipynb #c024
-def draw_exchange(
-    ax,     # matplotlib Axes
-    cases,  # scores of one domain
-    pool:str, # the method's name
-    s:Settings, # resamples, seed
-):
+def draw_exchange(ax, cases, pool:str, s:Settings): # cases: scores of one domain; pool: the method's name
     "A pool minus SFT in the plane of Same and Joint, with intervals, in each split."
     same, joint = (contrast(cases, pool, 'sft', s, column) for column in ('same', 'joint'))
     for x, y in zip(same.itertuples(), joint.itertuples(), strict=True):

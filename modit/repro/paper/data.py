@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'NEEDS', 'SCORES', 'PROPORTIONS', 'positives_by_pattern', 'cases_of_a_split', 'domain_row', 'run',
-           'trained_rows', 'proportions', 'hidden_columns', 'table', 'draw_shares', 'draw_patterns', 'plot', 'claims']
+           'trained_rows', 'proportions', 'table', 'draw_shares', 'draw_patterns', 'plot']
 
 # %% ../../../nbs/repro/paper/300_data.ipynb #c004
 import matplotlib.pyplot as plt
@@ -35,10 +35,7 @@ def positives_by_pattern(
 def cases_of_a_split(p): return min(max(protocol_counts(p.s, 'hardened')), p.cases or np.inf)
 
 # %% ../../../nbs/repro/paper/300_data.ipynb #c009
-def domain_row(
-    corpus, # Corpus
-    p:Page, # the run
-) -> dict:  # column -> value
+def domain_row(corpus, p:Page) -> dict: # column -> value
     "Count a domain's items, positives, patterns, those trained on and those held out."
     s, name = p.s, corpus.name
     patterns = s.of('clusters', name)
@@ -46,6 +43,7 @@ def domain_row(
     positives = positives_by_pattern(corpus, patterns)
     rich = {}
     for role in ('train', 'item', 'pattern'):
+        # a whole sequence is what a case or a training row takes
         rich[role] = int((positives_by_pattern(corpus, patterns, role) >= s.seq_len).sum())
     return dict(domain=name, train=s.of('train_rows', name), eval_item=evaluated, eval_pattern=evaluated,
                 normal=s.of('normal_share', name), heldout_clusters=s.of('heldout_clusters', name),
@@ -82,7 +80,7 @@ def trained_rows(
 ) -> list: # of (quantity, paper, ours, source): all domains together, then each
     "The patterns that sequences come from."
     known = rows[rows.domain.isin(paper.domains)]
-    if 'trained_patterns' not in rows or not len(known): return []
+    if not len(known): return []
     theirs = [paper.of('clusters', d) - paper.of('heldout_clusters', d) for d in known.domain]
     each = zip(known.domain, theirs, known.trained_patterns, strict=True)
     said = 'patterns trained on, {}', 'tab:data'
@@ -90,10 +88,7 @@ def trained_rows(
             *((said[0].format(d), a, b, said[1]) for d, a, b in each)]
 
 # %% ../../../nbs/repro/paper/300_data.ipynb #c013c
-def proportions(
-    s:Settings, # of the run
-    rows, # of `run`: the patterns that are trained on
-) -> pd.DataFrame: # a row a quantity: quantity, paper, ours, ratio, source
+def proportions(s:Settings, rows) -> pd.DataFrame: # a row a quantity: quantity, paper, ours, ratio, source
     "What the paper has, what a profile has, and one over the other."
     paper = load_settings('paper')
     found = [(said, of(paper), of(s), source) for said, (source, of) in PROPORTIONS.items()]
@@ -102,34 +97,21 @@ def proportions(
     frame.insert(3, 'ratio', frame.ours/frame.paper)
     return frame.map(lambda x: x if isinstance(x, str) else f'{x:,.4g}' if x < 1000 else f'{x:,.0f}')
 
-# %% ../../../nbs/repro/paper/300_data.ipynb #c014
-def hidden_columns(
-    p:Page, # splits
-) -> list:
-    "Columns that belong to a split the run does not ask for."
-    of_split = dict(item=['eval_item', 'item_patterns'], pattern=['eval_pattern', 'held_patterns'])
-    return [column for split, owned in of_split.items() if split not in p.splits for column in owned]
-
 # %% ../../../nbs/repro/paper/300_data.ipynb #c015
 def table(scores:dict, p:Page) -> dict: # label -> Table
     "The domains (tab:data), and their sizes beside the paper's."
-    rows = scores['data'].drop(columns=hidden_columns(p))
     kind = 'Domains of folders' if p.s.folders else 'Synthetic domains'
     caption = (f'{kind}. Rows are sequences; positives a pattern is a median; normal is the '
                'percentage of normal items, positive_rate that of items with the attribute; '
                'item_patterns and held_patterns have enough held-out positives for a case on the item and '
-               'the pattern split.')
-    if 'trained_patterns' in rows: caption += ' Sequences come from the trained_patterns.'
+               'the pattern split. Sequences come from the trained_patterns.')
     small = (f"The paper and profile {p.s.profile}. Where the source is *not given*, "
              "the paper's column holds our guess for a run at its size.")
     sizes = Table(proportions(p.s, scores['data']), small)
-    return {'tab-data': Table(rows, caption), 'tab-proportions': sizes}
+    return {'tab-data': Table(scores['data'], caption), 'tab-proportions': sizes}
 
 # %% ../../../nbs/repro/paper/300_data.ipynb #c020
-def draw_shares(
-    ax,   # matplotlib Axes
-    rows, # one a domain
-):
+def draw_shares(ax, rows): # of the run
     "Each domain's part of the training rows, and the paper's."
     paper = read_reported('tab-data').set_index('domain').train.reindex(rows.domain).values
     ax.barh(rows.domain, 100*rows.train/rows.train.sum(), color=LIGHT, height=.6, label='ours')
@@ -139,19 +121,12 @@ def draw_shares(
     ax.set(xlabel='training rows (%)')
 
 # %% ../../../nbs/repro/paper/300_data.ipynb #c022
-def draw_patterns(
-    ax,   # matplotlib Axes
-    rows, # one a domain
-    p:Page, # the run
-):
+def draw_patterns(ax, rows): # matplotlib Axes; one a domain
     "Patterns that are trained on, and those that stand behind the cases of each split, among all."
-    parts = []
+    no_case = (rows.trained_patterns - rows.item_patterns).clip(lower=0)
+    parts = (('item split', rows.item_patterns, BLUE), ('trained on, no case', no_case, SKY),
+             ('pattern split', rows.held_patterns, ORANGE))
     left = np.zeros(len(rows))
-    if 'item' in p.splits: parts += [('item split', rows.item_patterns, BLUE)]
-    if 'trained_patterns' in rows:
-        more = (rows.trained_patterns - parts[0][1]).clip(lower=0) if parts else rows.trained_patterns
-        parts += [('trained on, no case' if parts else 'trained on', more, SKY)]
-    if 'pattern' in p.splits: parts += [('pattern split', rows.held_patterns, ORANGE)]
     for label, counts, colour in parts:
         ax.barh(rows.domain, counts, left=left, color=colour, height=.6, label=label)
         left = left + counts
@@ -167,11 +142,6 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     draw_shares(axes[0], rows)
     axes[1].barh(rows.domain, 100*rows.positive_rate, color=LIGHT, height=.6)
     axes[1].set(xlabel='items with the attribute (%)')
-    draw_patterns(axes[2], rows, p)
+    draw_patterns(axes[2], rows)
     axes[0].invert_yaxis()
     return {'fig-data': fig}
-
-# %% ../../../nbs/repro/paper/300_data.ipynb #c026
-def claims(scores:dict, p:Page) -> list: # rows of the ledger
-    "None."
-    return []

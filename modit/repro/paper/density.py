@@ -25,20 +25,14 @@ READS = ()
 NEEDS = ('corpus',)
 SCORES = ('density',)
 
-def draw_anchors(
-    corpus, # Corpus
-    s:Settings, # anchors
-) -> np.ndarray: # (n,) item ids, ascending
+def draw_anchors(corpus, s:Settings) -> np.ndarray: # (n,) item ids, ascending
     "The items that validate the predictor."
     rng = stream(s.seed, 'validation anchors', corpus.name)
     n = len(corpus.items)
     return np.sort(rng.choice(n, min(s.anchors, n), replace=False))
 
 # %% ../../../nbs/repro/paper/310_density.ipynb #c010
-def related_patterns(
-    corpus, # Corpus
-    s:Settings, # super_patterns
-) -> dict:  # pattern -> its group
+def related_patterns(corpus, s:Settings) -> dict: # pattern -> its group
     "Group the patterns by their mean positive."
     present = np.unique(corpus.pattern[corpus.attribute])
     # of positives: patterns are clusters of these
@@ -47,16 +41,15 @@ def related_patterns(
     return dict(zip(present, groups, strict=True))
 
 # %% ../../../nbs/repro/paper/310_density.ipynb #c011
-def predictions(
-    corpus, # Corpus
-    s:Settings, # of the run
-) -> pd.DataFrame: # domain, split, anchor, density, predicted
+def predictions(corpus, s:Settings) -> pd.DataFrame: # domain, split, anchor, density, predicted
     "Label a domain's anchors and predict each out of its group, on every split."
     anchors = draw_anchors(corpus, s)
     density = recall_density(corpus.index, anchors, corpus.attribute, s.k)
     group, pattern = related_patterns(corpus, s), corpus.pattern[anchors]
+    # -1: patterns without a positive are left out together
     splits = validation_splits(pattern, np.array([group.get(c, -1) for c in pattern]))
     guesses = predict_out_of_group(corpus.items[anchors], density, splits, s.ridge_alpha)
+    # four digits below: a density is a multiple of 1/K, which is far coarser
     shared = dict(anchor=anchors, density=density)
     return pd.concat(pd.DataFrame(dict(domain=corpus.name, split=split, **shared, predicted=guess.round(4)))
                      for split, guess in guesses.items())
@@ -68,9 +61,7 @@ def run(p:Page) -> dict: # density: a row an anchor and split, with its true den
     return dict(density=pd.concat(rows, ignore_index=True))
 
 # %% ../../../nbs/repro/paper/310_density.ipynb #c016
-def scores_of_splits(
-    cases, # of `run`
-) -> pd.DataFrame: # domain, split, auc2080, spearman, top10, bottom10, lift
+def scores_of_splits(cases) -> pd.DataFrame: # domain, split, auc2080, spearman, top10, bottom10, lift
     "Ranking scores of every domain and split."
     cells = cases.groupby(['domain', 'split'], sort=False)
     rows = [dict(domain=domain, split=split) | ranking_scores(c.predicted.values, c.density.values)
@@ -139,10 +130,7 @@ def auc_interval(
 # %% ../../../nbs/repro/paper/310_density.ipynb #c031
 def meets(x): return (x.auc2080 >= .88) & x.spearman.between(.53, .80) & (x.lift >= 8) # thresholds of C23
 
-def strict_cells(
-    cases, # of `run`
-    s:Settings, # seed
-) -> pd.DataFrame: # a row a domain and strict split, with its verdict
+def strict_cells(cases, s:Settings) -> pd.DataFrame: # a row a domain and strict split, with its verdict
     "The cells of C23."
     strict = cases[cases.split != 'item-hash']
     rows = scores_of_splits(strict)

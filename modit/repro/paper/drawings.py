@@ -29,20 +29,15 @@ SCORES = ('drawings',)
 # %% ../../../nbs/repro/paper/470_drawings.ipynb #c006
 METHODS = ('average', 'sft', 'hppo') # whose means the case is to be near to
 
-def joint_of_cases(
-    main,       # scores of page main
-    validation, # of page main too
-    p:Page, # domains and splits, the first of each
-) -> pd.DataFrame: # (domain, split, case, pattern) by METHODS
+def joint_of_cases(main, validation, p:Page) -> pd.DataFrame: # (domain, split, case, pattern) by METHODS
     "Joint of every case of the cell that is drawn."
     mine = main[(main.domain == p.domains[0]) & (main.split == p.splits[0])]
     return scores_by_method(with_hppo(mine, validation), METHODS).dropna()
 
 # %% ../../../nbs/repro/paper/470_drawings.ipynb #n470a2
-def nearest_case(
-    joint, # of `joint_of_cases`
-) -> int:  # number of the case
+def nearest_case(joint) -> int: # joint: of `joint_of_cases`; number of the case
     "The case nearest to the means of its cell."
+    # the most usual case, not the best
     distance = ((joint - joint.mean())**2).sum(axis=1)
     return joint.index.get_level_values('case')[distance.argmin()]
 

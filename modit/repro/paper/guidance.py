@@ -36,24 +36,20 @@ def fan_rows(
     return pd.DataFrame(dict(domain=domain, round=number, scale=p.s.guidance_scales, joint=joint, same=same))
 
 # %% ../../../nbs/repro/paper/390_guidance.ipynb #c010
-def last_fan(
-    p:Page, # the run
-    domain:str, # domain
-) -> pd.DataFrame: # rows of `fan_rows`
+def last_fan(p:Page, domain:str) -> pd.DataFrame: # rows of `fan_rows`
     "The fan of the policy after the last round, on the next round's cases."
     s, number = preference_settings(p.s), p.s.hppo_rounds + 1
     corpus = get_corpus(p.s, domain)
     policy = get_model(p.s, 'pareto_through', domain, -1) # runs all its rounds, where others stop early
     cases = training_cases(corpus, s.hppo_cases, s, 'hppo', number)
     fan = fan_candidates(policy, corpus, cases, s, 'round', number)
+    # as the fans of training were: an inexact index is refused
     audit_labels(corpus, cases, dict(policy=fan), s.k)
     pool = label_pool(corpus, cases, dict(policy=fan), s.k)
     return fan_rows(p, domain, number, pool.joint.mean(0), pool.same.mean(0))
 
 # %% ../../../nbs/repro/paper/390_guidance.ipynb #c012
-def all_fans(
-    p:Page, # the run
-) -> pd.DataFrame: # rows of `fan_rows`
+def all_fans(p:Page) -> pd.DataFrame: # rows of `fan_rows`
     "Joint and Same of the fan before each Pareto round, and after the last."
     fans = []
     for name in p.domains:
@@ -66,11 +62,7 @@ def all_fans(
 def at(policy, scale): return f'{policy} {scale:g}' # the method's name
 
 # %% ../../../nbs/repro/paper/390_guidance.ipynb #c017
-def serve_grid(
-    p:Page, # the run
-    domain:str, # domain
-    variant:str, # the one that is HPPO there
-) -> pd.DataFrame: # per-case scores with policy and scale
+def serve_grid(p:Page, domain:str, variant:str) -> pd.DataFrame: # per-case scores with policy and scale
     "Serve SFT and HPPO at every scale of the grid."
     corpus = get_corpus(p.s, domain)
     answers = {}
@@ -94,10 +86,7 @@ def serve_chosen(
     return at_own_scale(p, get_corpus(p.s, domain), models)
 
 # %% ../../../nbs/repro/paper/390_guidance.ipynb #a390c002
-def unguided_cpt(
-    p:Page, # the run
-    domain:str, # domain
-) -> pd.DataFrame: # rows of `evaluate`
+def unguided_cpt(p:Page, domain:str) -> pd.DataFrame: # rows of `evaluate`
     "Serve the model of continuation pretraining without guidance."
     corpus = get_corpus(p.s, domain)
     answer = partial(serve, get_model(p.s, 'cpt'), corpus, s=p.s, scale=1.)
@@ -115,10 +104,7 @@ def run(
     return dict(guidance=served, guidance_rounds=all_fans(p), guidance_chosen=chosen, guidance_cpt=alone)
 
 # %% ../../../nbs/repro/paper/390_guidance.ipynb #c021
-def draw_rounds(
-    ax,   # matplotlib Axes
-    fans, # of one domain
-):
+def draw_rounds(ax, fans): # fans: of one domain
     "Mean Joint of the fan against the scale, a line a round, the later the darker."
     last = fans['round'].max()
     for number, r in fans.groupby('round'):
@@ -128,10 +114,7 @@ def draw_rounds(
     ax.set_xticks(sorted(fans.scale.unique()))
 
 # %% ../../../nbs/repro/paper/390_guidance.ipynb #c023
-def by_round(
-    scores, # of `run`
-    p:Page, # the run
-): # matplotlib Figure
+def by_round(scores, p:Page): # matplotlib Figure
     "The fan of every round, a panel a domain (fig:guidance)."
     fig, axes = panels(p.domains, ['Joint of the fan (%)'], 2.3, 'guidance scale')
     fans = scores['guidance_rounds']
@@ -142,10 +125,7 @@ def by_round(
     return fig
 
 # %% ../../../nbs/repro/paper/390_guidance.ipynb #c025
-def against_default(
-    scores, # of `run`
-    p:Page, # the run
-): # matplotlib Figure
+def against_default(scores, p:Page): # matplotlib Figure
     "Joint of HPPO at each scale minus that at the serving scale, with intervals (ours)."
     usual = p.s.guidance_scale
     cases = scores['guidance']
@@ -195,13 +175,11 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
             'tab-guidance-chosen': Table(each_at_its_own(scores, p), chosen, ('estimate', 'low', 'high'))}
 
 # %% ../../../nbs/repro/paper/390_guidance.ipynb #c037
-def calibration(
-    cases, # per-case scores of `run`
-    s:Settings, # of the run
-) -> pd.DataFrame: # a row a cell
+def calibration(cases, s:Settings) -> pd.DataFrame: # a row a cell
     "C20: the default above scale 1, and nothing above the default."
     hppo = cases[cases.policy == 'hppo']
     first, *rest = sorted({1., *hppo.scale} - {s.guidance_scale})
+    # against scale 1; the others must not be above the default
     above = contrast(hppo, at('hppo', s.guidance_scale), at('hppo', first), s)
     others = contrasts(hppo, [(at('hppo', s.guidance_scale), at('hppo', x)) for x in rest], s)
     never = threshold_claim(others, others.verdict != 'against', others.verdict == 'against')

@@ -35,6 +35,7 @@ def _answers_of(p, corpus): # of a run and a corpus: method -> model, or functio
     answers = dict(average=average)
     for stage in ('base', 'pretrained', 'cpt', 'sft', *MINE):
         answers[stage] = get_model(p.s, stage, corpus.name)
+    # each checkpoint by itself: page bootstrap finds these rows by the ending _1, _2, ...
     for i in range(len(p.s.off_policy_steps)):
         answers[f'off_policy_{i + 1}'] = get_model(p.s, 'off_policy', corpus.name, i)
     return answers
@@ -87,6 +88,7 @@ def _variant_caption(validation): # of `run`
 def _marginal(cases, method, s): # per-case scores; domain, split, estimate, low, high, n
     "Mean Joint of one method in every cell, with its interval over cases."
     rows = []
+    # only the first cases of a cell are scored by retrieval
     answered = cases[cases.method == method].dropna(subset='joint')
     for (d, split), cell in answered.groupby(['domain', 'split']):
         counts = shared_counts((s.seed, 'marginal', d, split), len(cell), s.resamples)
@@ -133,68 +135,43 @@ LADDER = ('pretrained', 'cpt', 'sft', 'hppo') # joined by a line
 SHOWN = ('average', 'cpt', 'sft', *MINE)      # marks that lie within the limits of a panel
 
 def _draw_frontier(ax, cases, filled, best): # of one cell, with `hppo`; marks full, or hollow; HPPO's variant
-    "One domain's methods in the plane of Same and Joint; returns the stages, the pretrained model first."
+    "One domain's methods in the plane of Same and Joint; returns the place of the pretrained model."
     means = 100*cases.groupby('method')[['same', 'joint']].mean()
     for method in sorted(scored(SHOWN, cases), key=lambda x: x == best): # over a variant that equals it
         ax.plot(*means.loc[method], **look(method)._replace(filled=filled).style)
     ring(ax, *means.loc['hppo'])
     ladder = means.loc[[*scored(LADDER, cases)]]
     ax.add_artist(plt.Line2D(ladder.same, ladder.joint, c=LIGHT, lw=.8, marker='', zorder=1))
-    return ladder.values
-
-# %% ../../../nbs/repro/paper/320_main.ipynb #c039s
-def _draw_start(ax, stages, filled): # all else drawn; stages of `_draw_frontier`
-    "The pretrained model, at the edge of the panel where it lies outside."
-    start, cpt = stages[:2]
-    way = start - cpt
-    low, high = np.transpose([ax.get_xlim(), ax.get_ylim()])
-    share = np.divide(np.where(way < 0, low, high) - cpt, way, out=np.ones(2), where=way != 0)
-    seen = look('pretrained')._replace(filled=filled)
-    place = cpt + way*min(1, *share)
-    ax.add_artist(plt.Line2D(*place[:, None], **seen.style, clip_on=False, zorder=3)) # limits stay
+    return means.loc['pretrained']
 
 # %% ../../../nbs/repro/paper/320_main.ipynb #c039n2
 THEIRS = dict(D4='off_policy') # the variant behind the paper's row HPPO; elsewhere Pareto
 
-def paper_rows(
-    domain:str, # domain
-) -> pd.DataFrame: # domain, split, method and metrics, with the rows `hppo`; empty for another domain
+def paper_rows(domain:str) -> pd.DataFrame: # domain, split, method and metrics, with the rows `hppo`
     "The paper's rows of a domain, as far as it prints them."
-    rows = [read_reported(APPENDIX[domain])] if domain in APPENDIX else []
-    main = read_reported('tab-main')
-    return pd.concat([*rows, main[(main.domain == domain) & (main.method == 'hppo')]], ignore_index=True)
+    main = read_reported('tab-main').query('domain == @domain and method == "hppo"')
+    return pd.concat([read_reported(APPENDIX[domain]), main], ignore_index=True)
 
 # %% ../../../nbs/repro/paper/320_main.ipynb #c039n4
-def _draw_panel(ax, rows, p, best, whole): # of one domain, with `hppo`; HPPO's variant; also the start
-    "Both splits; returns the stages of each."
-    cells = {split: rows[rows.split == split] for split in p.splits}
-    stages = {x: _draw_frontier(ax, cell, x == 'item', best) for x, cell in cells.items()}
-    for split in p.splits if whole else ():
-        ax.plot(*stages[split][0], **look('pretrained')._replace(filled=split == 'item').style)
+def _draw_panel(ax, rows, p, best): # of one domain, with `hppo`; HPPO's variant
+    "Both splits; the pretrained model over all."
+    starts = {x: _draw_frontier(ax, rows[rows.split == x], x == 'item', best) for x in p.splits}
+    for x, start in starts.items(): ax.plot(*start, **look('pretrained')._replace(filled=x == 'item').style)
     ax.margins(.12)
-    return stages
 
 # %% ../../../nbs/repro/paper/320_main.ipynb #c039
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "The attribute-pattern tradeoff, the paper's below ours (fig:pareto)."
+    "The attribute-pattern tradeoff, the paper's below ours; of the paper's domains alone (fig:pareto)."
+    if not set(p.domains) <= set(APPENDIX): return {}
     best = best_variants(scores['validation'])
     cases = with_hppo(scores['main'], scores['validation'])
-    both = 1 + all(len(paper_rows(domain)) for domain in p.domains)
-    size = (7.5, 2.7 if both == 1 else 4.4)
-    fig, axes = plt.subplots(both, len(p.domains), figsize=size, squeeze=False, sharex='col', sharey='col')
-    for ax, domain in zip(axes[0], p.domains, strict=True):
-        stages = _draw_panel(ax, cases[cases.domain == domain], p, best[domain], both == 2)
-        ax.set(title=domain)
-        if both == 2: continue
-        for split, found in stages.items(): _draw_start(ax, found, split == 'item')
-        starts = [f'{"◇◆"[x == "item"]} Same {y[0, 0]:.0f}, Joint {y[0, 1]:.1f}' for x, y in stages.items()]
-        ax.set(xlabel='\n'.join(['Same (%)', '', 'Pretrained:', *starts]))
-    for ax, domain in zip(axes[-1], p.domains, strict=True):
-        if both == 1: continue
-        _draw_panel(ax, paper_rows(domain), p, THEIRS.get(domain, 'pareto'), True)
-        ax.set(xlabel='Same (%)')
-    axes[0, 0].set_ylabel('Joint (%)' if both == 1 else 'Here: Joint (%)')
-    if both == 2: axes[1, 0].set_ylabel('Paper: Joint (%)')
+    fig, axes = plt.subplots(2, len(p.domains), figsize=(7.5, 4.4), squeeze=False, sharex='col', sharey='col')
+    for (above, below), domain in zip(axes.T, p.domains, strict=True):
+        _draw_panel(above, cases[cases.domain == domain], p, best[domain])
+        _draw_panel(below, paper_rows(domain), p, THEIRS.get(domain, 'pareto'))
+        above.set(title=domain)
+        below.set(xlabel='Same (%)')
+    for ax, whose in zip(axes[:, 0], ('Here', 'Paper'), strict=True): ax.set_ylabel(f'{whose}: Joint (%)')
     handles = legend_of('pretrained', *scored(SHOWN, cases), 'hppo', ringed=True)
     handles.append(plt.Line2D([], [], c=LIGHT, lw=.8, label='Stage to stage'))
     place = dict(loc='center left', bbox_to_anchor=(1, .5))
@@ -206,6 +183,7 @@ def _same_highest(cases, s): # with the rows `hppo`
     "C01: average pooling minus the trained method with the highest Same, in every cell."
     rows = []
     for _, cell in cases.groupby(['domain', 'split']):
+        # the strongest rival of each cell: averaging is to be above all of them
         means = cell[cell.method.isin(['pretrained', 'cpt', 'sft', *MINE])].groupby('method').same.mean()
         rows.append(contrast(cell, 'average', means.idxmax(), s, 'same'))
     return pd.concat(rows)
@@ -269,7 +247,7 @@ def claims(scores:dict, p:Page) -> list: # rows of the ledger
     base = _marginal(cases, 'base', p.s)
     passed = _margin_share(scores['validation'])
     judged = _ladder_claims(cases, scores['left_out'], p.s)
-    judged.append(judge('C08', threshold_claim(base, base.estimate < .001)))
+    judged.append(judge('C08', threshold_claim(base, base.estimate < .001))) # the paper's limit
     judged.append(judge('C32', range_claim(passed, *RANGES['C32'])))
     d13 = cases[cases.domain != 'D4']
     if not len(d13): return judged

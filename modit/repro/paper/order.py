@@ -25,13 +25,12 @@ LOOKS = {
     'random': ('Random', 'grey', 's')}
 ORDERS = ('descending', 'random', 'ascending') # what C09 compares
 
-def run(
-    p:Page, # orders
-) -> dict: # order: per-case scores; methods base, pretrained, cpt and the orders
+def run(p:Page) -> dict: # order: per-case scores; methods base, pretrained, cpt and the orders
     "Score every order, and what it started from, under the full protocol."
     rows = []
     for name in p.domains:
         models = dict(base=get_model(p.s, 'base'), pretrained=get_model(p.s, 'pretrained'))
+        # each domain alone, from the shared pretrained model: the paper's single-domain instantiation
         models['cpt'] = get_model(p.s, 'cpt_single', name)
         for order in p.orders:
             models[order] = get_model(override(p.s, order=order), 'sft_single', name)
@@ -41,17 +40,13 @@ def run(
 # %% ../../../nbs/repro/paper/330_order.ipynb #c010
 def columns(p): return ('base', 'pretrained', 'cpt', *p.orders) # of the tables, in order
 
-def light(
-    cases, # scores of `run`
-    p:Page, # the run
-) -> pd.DataFrame:
+def light(cases, p:Page) -> pd.DataFrame: # of the run
     "The cases of the light protocol."
+    # the paper prints these few; verdicts take all cases, for narrower intervals
     return cases[cases.case < protocol_counts(p.s, 'light')[0]]
 
 # %% ../../../nbs/repro/paper/330_order.ipynb #c013
-def single_domain_stages(
-    cases, # scores of `run`
-) -> pd.DataFrame: # domain, method, auc, attr, same, joint, cond
+def single_domain_stages(cases) -> pd.DataFrame: # domain, method, auc, attr, same, joint, cond
     "Single-domain stages on the item split (tab:apporig)."
     rows = cases[(cases.split == 'item') & cases.method.isin(['pretrained', 'cpt', 'ascending'])]
     means = rows.replace(dict(method={'ascending': 'sft'})).groupby(['domain', 'method'])
@@ -72,9 +67,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
     return {'tab-order': Table(by_order, caption, orders), 'tab-apporig': Table(stages, older)}
 
 # %% ../../../nbs/repro/paper/330_order.ipynb #c023
-def pairs_of(
-    p:Page, # orders
-) -> list: # (ascending, another order), or nothing where ascending order was not run
+def pairs_of(p:Page) -> list: # (ascending, another order), or nothing where ascending order was not run
     "The orders that are compared with ascending order."
     others = [x for x in p.orders if x != 'ascending']
     return [('ascending', x) for x in others] if 'ascending' in p.orders else []
@@ -90,11 +83,7 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure, or nothing where there
     return {'fig-order': split_panels(rows, p.domains, p.splits, ylabel, marks, by='b')}
 
 # %% ../../../nbs/repro/paper/330_order.ipynb #c030
-def above(
-    cases,   # scores of `run`
-    others,  # methods
-    s:Settings, # of the run
-) -> pd.DataFrame: # a row a cell
+def above(cases, others, s:Settings) -> pd.DataFrame: # a row a cell
     "Ascending order against others, the weakest contrast of each cell."
     return weakest_in_each_cell(*[contrast(cases, 'ascending', x, s) for x in others])
 

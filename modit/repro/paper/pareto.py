@@ -5,6 +5,8 @@ __all__ = ['READS', 'SCORES', 'MINE', 'PASSES', 'COURSE', 'columns', 'steps_of',
            'against_start', 'draw_course', 'plot_course', 'plot', 'drift_of', 'drift_claims', 'claims']
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c004
+from itertools import product
+
 import pandas as pd
 
 from ...preference import variants_of
@@ -13,7 +15,7 @@ from ..report.looks import BLACK, ORANGE, SKY, Look, legend_beside, look, panels
 from ..report.report import Table, by_method, scored
 from ...settings import Settings, override
 from ..report.ledger import judge, weakest_in_each_cell
-from ..report.verdicts import contrast, contrasts, metric_panels
+from ..report.verdicts import contrast, contrasts, draw_differences
 from ..pages.page import Page
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c007
@@ -24,6 +26,7 @@ MINE = variants_of('main') # the variants of the main table
 def columns(cases): return scored(('sft', *MINE), cases) # of the table, in order
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c011
+# the paper saves after 100, 200 and its last steps, a pass being about 100
 PASSES = (.5, 1., 1.5, 2., 2.5, 3.) # over the cases; a checkpoint after each
 
 def steps_of(
@@ -34,11 +37,9 @@ def steps_of(
     return tuple(dict.fromkeys(max(1, round(x*kept/batch)) for x in PASSES))
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c014
-def score_course(
-    p:Page, # the run
-    domain:str,  # domain
-) -> pd.DataFrame: # rows of `evaluate`; step, passes, valid_joint
+def score_course(p:Page, domain:str) -> pd.DataFrame: # rows of `evaluate`; step, passes, valid_joint
     "Score the long run from SFT on through its checkpoints."
+    # passes are over the cases that have a pair
     kept = get_history(p.s, domain, 'off_policy').kept.iloc[0]
     long = override(p.s, off_policy_steps=steps_of(kept, p.s.hppo_batch))
     models = dict(off_policy_0=get_model(p.s, 'sft', domain))
@@ -50,9 +51,7 @@ def score_course(
     return scores.assign(step=step, passes=step*p.s.hppo_batch/kept, valid_joint=step.map(said))
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c015
-def run(
-    p:Page, # the run
-) -> dict: # pareto: per-case scores; methods off_policy_<step>
+def run(p:Page) -> dict: # pareto: per-case scores; methods off_policy_<step>
     "Score the checkpoints of a long off-policy run."
     return dict(pareto=pd.concat([score_course(p, name) for name in p.domains], ignore_index=True))
 
@@ -68,15 +67,20 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
             'fig-drift': Table(means, drift)}
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c033
-def plot_variants(
-    cases, # of the main experiment
-    p:Page, # the run
-):         # matplotlib Figure
+def plot_variants(cases, p:Page): # cases: of the main experiment; matplotlib Figure
     "What each variant gains in Joint and pays in Same, against SFT."
     marks = {method: look(method) for method in columns(cases)[1:]}
     pairs = [(method, 'sft') for method in marks]
-    rows = pd.concat([contrasts(cases, pairs, p.s, column) for column in ('joint', 'same')])
-    return metric_panels(rows, p, marks, 'against SFT')
+    metrics = ('joint', 'same')
+    rows = pd.concat([contrasts(cases, pairs, p.s, column) for column in metrics])
+    ylabels = [f'{metric.capitalize()}, against SFT\n(points)' for metric in metrics]
+    titles = [f'{split} split' for split in p.splits]
+    fig, axes = panels(titles, ylabels, 4.5, sharex=True, sharey='row')
+    for (i, metric), (j, split) in product(enumerate(metrics), enumerate(p.splits)):
+        panel = rows[(rows.column == metric) & (rows.split == split)]
+        draw_differences(axes[i, j], panel, p.domains, marks)
+    legend_beside(axes, *marks.values())
+    return fig
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c035
 COURSE = dict(attr=Look('Attr', ORANGE, '^'), same=Look('Same', SKY, 's'), joint=Look('Joint', BLACK, 'o'))
@@ -91,10 +95,7 @@ def against_start(
     return rows.assign(step=rows.a.str.removeprefix('off_policy_').astype(int))
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c036
-def draw_course(
-    ax,   # matplotlib Axes
-    rows, # of `against_start`, one cell
-):
+def draw_course(ax, rows): # rows: of `against_start`, one cell
     "Every metric along the long run, against SFT, with the band of its intervals."
     for column, look_of in COURSE.items():
         line = rows[rows.column == column]
@@ -104,10 +105,7 @@ def draw_course(
         ax.plot([0, *line.step], mid, **style)
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c038
-def plot_course(
-    cases, # of `run`
-    p:Page, # the run
-):         # matplotlib Figure
+def plot_course(cases, p:Page): # matplotlib Figure
     "Change of Attr, Same and Joint against SFT with the preference steps (fig:drift)."
     rows = against_start(cases, p.s)
     ylabels = [f'{split} split,\nagainst SFT (points)' for split in p.splits]
@@ -126,22 +124,17 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     return {'fig-hppo-abl': plot_variants(scores['main'], p), 'fig-drift': plot_course(scores['pareto'], p)}
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c042
-def drift_of(
-    cases, # of `run`: one domain's items
-    s:Settings, # resamples, seed
-) -> list: # two tables of a row
+def drift_of(cases, s:Settings) -> list: # cases: of `run`: one domain's items; two tables of a row
     "To the last checkpoint: from SFT Attr up, Same down (C25a); from validation's peak Joint down (C25b)."
     said = cases[cases.step > 0].groupby('step').valid_joint.first()
+    # validation's peak, for one chosen on test cases would lie higher by luck alone
     last, peak = (f'off_policy_{step}' for step in (said.index[-1], said.idxmax()))
     sides = dict(attr=1, same=-1)
     moved = [contrast(cases, last, 'off_policy_0', s, column, side) for column, side in sides.items()]
     return [weakest_in_each_cell(*moved), contrast(cases, last, peak, s, 'joint', -1)]
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #17aa4023
-def drift_claims(
-    cases, # of `run`
-    s:Settings, # resamples, seed
-) -> list: # rows of `judge`
+def drift_claims(cases, s:Settings) -> list: # rows of `judge`
     "C25a and C25b, a cell a domain."
     items = [drift_of(rows, s) for _, rows in cases[cases.split == 'item'].groupby('domain')]
     if not items: return []

@@ -24,9 +24,7 @@ READS = ('main',)
 SCORES = ('rounds', 'filter')
 LOOKS = {'new cases': ('New cases', 'purple', 's')}
 
-def schedules(
-    s:Settings, # hppo_rounds, hppo_steps
-) -> dict:      # method -> (rounds, steps of a round)
+def schedules(s:Settings) -> dict: # method -> (rounds, steps of a round)
     "One, two and four rounds at the budget of the iterated variants (tab:rollout)."
     budget = s.hppo_rounds*s.hppo_steps
     return {f'{r}x{budget//r}': (r, budget//r) for r in (1, 2, 4)} # 1x100, 2x50 and 4x25 in tab:rollout
@@ -43,13 +41,11 @@ def policy_of(
     "The policy after the last round of a schedule."
     # the same run: trained once
     if rounds == 1 and steps == s.off_policy_steps[-1]: return get_model(s, 'off_policy', domain, -1)
+    # -1: the last, even if validation prefers an earlier one: rounds are compared at one budget
     return get_model(override(s, hppo_rounds=rounds, hppo_steps=steps), 'same_cases', domain, -1)
 
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #c015
-def score_schedules(
-    p:Page,     # the run
-    domain:str, # domain
-) -> pd.DataFrame: # rows of `evaluate`
+def score_schedules(p:Page, domain:str) -> pd.DataFrame: # rows of `evaluate`
     "Score SFT, the policy of every schedule, and the run with new cases."
     models = dict(sft=get_model(p.s, 'sft', domain))
     models |= {name: policy_of(p.s, domain, *of) for name, of in schedules(p.s).items()}
@@ -86,18 +82,14 @@ def run(p:Page) -> dict: # rounds: sft, the schedules, new cases; filter: both r
                 filter=pd.concat(filter_rows, ignore_index=True))
 
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #c018b
-def paper_rows(
-    s:Settings, # hppo_rounds, hppo_steps
-) -> pd.DataFrame: # domain, split, method, joint
+def paper_rows(s:Settings) -> pd.DataFrame: # domain, split, method, joint
     "The paper's table (D1 only); each schedule has the name of ours with as many rounds (tab:rollout)."
     ours = {r: method for method, (r, _) in schedules(s).items()}
     rows = read_reported('tab-rollout')
     return rows.assign(domain='D1', method=rows.rounds.map(ours)).dropna(subset='method')
 
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #f016
-def filter_table(
-    cases:pd.DataFrame, # scores of both runs
-) -> pd.DataFrame: # split, domain, round, and a column a metric and kind
+def filter_table(cases:pd.DataFrame) -> pd.DataFrame: # split, domain, round, and a column a metric and kind
     "Means of both runs after every round (ours)."
     means = cases.groupby(['split', 'domain', 'round', 'kind'])[['attr', 'same', 'joint']].mean()
     wide = means.unstack('kind')
@@ -116,10 +108,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
             'tab-filter': Table(wide, by_round, tuple(wide.columns[3:]))}
 
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #c022
-def plot_schedules(
-    cases, # scores of the schedules
-    p:Page, # the run
-):          # matplotlib Figure
+def plot_schedules(cases, p:Page): # cases: scores of the schedules; matplotlib Figure
     "Gain in Joint over SFT by schedule, joined by lines, and of the run with new cases."
     methods = columns(p)[1:]
     rows = contrasts(cases, [(method, 'sft') for method in methods], p.s)
@@ -138,10 +127,7 @@ def plot_schedules(
 def _filter_gain(cases, n, p, **more): # Joint with the filter minus without it, after a round
     return contrast(cases, after('pareto', n), after('adaptive', n), p.s, **more)
 
-def plot_filter(
-    cases, # scores of both runs
-    p:Page, # the run
-):          # matplotlib Figure
+def plot_filter(cases, p:Page): # cases: scores of both runs; matplotlib Figure
     "What the filter adds after every round, with intervals."
     ylabels = [f'{column}, filter\nminus none (points)' for column in ('Joint', 'Same')]
     fig, axes = panels(p.domains, ylabels, 3.8, 'round', sharex=True, sharey='row')
@@ -160,10 +146,7 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
             'fig-filter': plot_filter(scores['filter'], p)}
 
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #c026
-def schedule_claims(
-    scores, # of `run`, with those of the main experiment
-    p:Page, # the run
-) -> list:
+def schedule_claims(scores, p:Page) -> list: # scores: of `run`, with those of the main experiment
     "C12 and C17, over D1 to D3."
     one, two, four = schedules(p.s)
     single = scores['main'].query('method == "off_policy"')
@@ -175,7 +158,7 @@ def schedule_claims(
             judge('C17', weakest_in_each_cell(up(four, two), up(two, one)))]
 
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #f024
-CLOSE = .015 # Joint; within it two variants lie close together
+CLOSE = .015 # Joint; within it two variants lie close together; the paper's 1.5 points
 
 def close_together(
     gains, # of `contrasts`: of the filter, on D4
@@ -196,6 +179,7 @@ def claims(scores:dict, p:Page) -> list: # rows of the ledger
     judged = schedule_claims(scores, p)
     gains = pd.concat([_filter_gain(scores['filter'], n, p) for n in sorted({1, p.s.hppo_rounds})])
     d13, d4 = (gains.query(f'domain {sign} "D4"') for sign in ('!=', '=='))
+    # the filter is to gain after one round and after the last: the paper compares it with both
     if len(d13): judged.append(judge('C13', weakest_in_each_cell(d13)))
     if not len(d4): return judged
     return [*judged, judge('C15', close_together(d4, scores['main'].query('domain == "D4"'), p.s))]

@@ -27,9 +27,7 @@ LOOKS = {
     'seed2': ('Seed 2', 'sky', '>'), 'seed3': ('Seed 3', 'purple', 'v')}
 FIVE = ('default', 'margin 0.01', 'margin 0.05', 'half beta', 'twice beta') # what C21 speaks of
 
-def settings_tried(
-    s:Settings, # margin, beta
-) -> list:      # of (method, setting, value)
+def settings_tried(s:Settings) -> list: # of (method, setting, value)
     "The values that are tried, the default first; a method is named by what differs (tab:hparam)."
     margins = [(f'margin {x:g}', 'margin', x) for x in (.01, .05) if x != s.margin]
     # as in tab:hparam, where they are half and twice the paper's 0.05
@@ -37,9 +35,7 @@ def settings_tried(
     return [('default', 'beta', s.beta), *margins, *betas]
 
 # %% ../../../nbs/repro/paper/400_sensitivity.ipynb #c009
-def symbol(
-    method:str, # of `settings_tried`
-) -> str:
+def symbol(method:str) -> str: # method: of `settings_tried`
     "A value as tables and pictures show it."
     words = {'default': 'Default', 'half beta': 'β/2', 'twice beta': '2β'}
     return words.get(method, method.replace('margin', 'δ =').replace('beta', 'β ='))
@@ -64,11 +60,7 @@ def score_settings(
 SEEDS = ('seed1', 'seed2', 'seed3') # the setting preference_run at 0, 1, 2
 
 # %% ../../../nbs/repro/paper/400_sensitivity.ipynb #s009
-def score_seed(
-    p:Page,     # the run
-    domain:str, # domain
-    method:str, # of SEEDS
-) -> pd.DataFrame: # per-case scores, rounds, kept_round
+def score_seed(p:Page, domain:str, method:str) -> pd.DataFrame: # per-case scores, rounds, kept_round
     "Score the Pareto policy of a preference run."
     s = override(p.s, preference_run=SEEDS.index(method))
     history = get_history(s, domain, 'pareto')
@@ -86,10 +78,7 @@ def run(p:Page) -> dict: # sensitivity: a method a value; seeds: SFT and each ru
     return dict(sensitivity=score_settings(p, p.domains[0]), seeds=pd.concat(rows, ignore_index=True))
 
 # %% ../../../nbs/repro/paper/400_sensitivity.ipynb #c018
-def settings_table(
-    cases:pd.DataFrame, # scores by value
-    s:Settings,         # margin, beta
-) -> pd.DataFrame: # a row a value of either constant
+def settings_table(cases:pd.DataFrame, s:Settings) -> pd.DataFrame: # a row a value of either constant
     "Joint and the number of cases that made pairs, by value of each constant (tab:hparam)."
     values = [(setting, value, method) for method, setting, value in settings_tried(s)[1:]]
     values += [(setting, getattr(s, setting), 'default') for setting in ('margin', 'beta')]
@@ -141,13 +130,11 @@ def rerun_noise(
     means = runs.groupby(['domain', 'split', 'method']).joint.mean().unstack()
     freedom = (means.notna().groupby('domain').first().sum(axis=1) - 1).sum()
     if freedom < 1: return float('nan')
+    # the bound of the studentised range: the best of five equal runs is above the worst, too
     return float(np.sqrt(means.var(axis=1).mean())*_range_quantile(.95, values, freedom))
 
 # %% ../../../nbs/repro/paper/400_sensitivity.ipynb #c028
-def best_and_worst(
-    cases, # scores by value
-    s:Settings, # resamples, seed
-) -> pd.DataFrame: # a row a cell
+def best_and_worst(cases, s:Settings) -> pd.DataFrame: # cases: scores by value; a row a cell
     "The paired difference between the best and the worst value in each cell."
     rows = []
     for _, cell in cases[cases.method.isin(FIVE)].groupby(['domain', 'split']):

@@ -39,27 +39,19 @@ AGAIN = ('D1', 'D4') # domains whose oracles are judged by fewer neighbours, too
 ASKED = 80 # held-out items of each
 _COLUMNS = ['domain', 'split', 'case', 'pattern', 'neighbours', 'method', 'attr']
 
-def target_depths(
-    s:Settings, # of the run
-) -> dict: # target -> how many of the densest items
+def target_depths(s:Settings) -> dict: # target -> how many of the densest items
     "The whole tail, one item, and the share of the tail that five items are in the paper."
     tail = s.seq_len - s.prefix_len
+    # two at least, or it would be top1
     return dict(centroid=tail, top1=1, top5=max(2, round(tail*5/50)))
 
 # %% ../../../nbs/repro/paper/420_targets.ipynb #c010
-def target_query(
-    corpus,    # Corpus
-    depth:int, # of the densest items
-    cases,     # Cases
-) -> np.ndarray: # (n, d) unit
+def target_query(corpus, depth:int, cases) -> np.ndarray: # depth: of the densest items; (n, d) unit
     "An oracle: the target itself as the query."
     return centroid(corpus.items, cases.sequence[:, -depth:])
 
 # %% ../../../nbs/repro/paper/420_targets.ipynb #c012
-def answers_of(
-    p:Page, # the run
-    corpus, # Corpus
-) -> dict:  # method -> model, or function from cases to queries
+def answers_of(p:Page, corpus) -> dict: # method -> model, or function from cases to queries
     "Oracle targets, the pretrained model, and SFT on each target."
     depths = target_depths(p.s)
     answers = {f'target_{t}': partial(target_query, corpus, depth) for t, depth in depths.items()}
@@ -77,6 +69,7 @@ def true_chance(
     block=50_000, # items at a time, as there
 ) -> np.ndarray: # (N,)
     "The probability with which each item of a generated domain is labelled positive."
+    # all draws of `make_domain` up to the labels, in its order: else the chances are of other items
     world, n, clusters = make_world(s), s.of('items', name), s.of('clusters', name)
     patterns = draw_patterns(world, c, clusters, rng)
     pattern = assign_patterns(c, clusters, n, rng)
@@ -86,11 +79,7 @@ def true_chance(
     return c['floor'] + (1 - c['floor'])/(1 + np.exp(-logit[pattern] - np.concatenate(pockets)))
 
 # %% ../../../nbs/repro/paper/420_targets.ipynb #t023
-def truly_densest(
-    corpus, # Corpus of a synthetic domain
-    cases,  # Cases
-    s:Settings, # of the run
-) -> np.ndarray: # (n, d) unit
+def truly_densest(corpus, cases, s:Settings) -> np.ndarray: # (n, d) unit
     "The item of each tail whose neighbours have the highest mean chance of the attribute."
     rng = stream(s.seed, 'pocket domain', corpus.name)
     chance = true_chance(s, corpus.name, domain_constants(corpus.name), rng)
@@ -101,10 +90,7 @@ def truly_densest(
     return corpus.items[cases.tail[np.arange(n), best]]
 
 # %% ../../../nbs/repro/paper/420_targets.ipynb #t024
-def targets_again(
-    p:Page, # the run
-    corpus, # Corpus
-) -> pd.DataFrame: # domain, split, case, pattern, neighbours, method, attr
+def targets_again(p:Page, corpus) -> pd.DataFrame: # domain, split, case, pattern, neighbours, method, attr
     "Attr of the tail's centroid and of its densest items by few neighbours, held-out items."
     cases = sample_cases(corpus, 'item', p.s.density_cases, p.s)[:ASKED][:p.cases]
     depths = dict(centroid=cases.tail.shape[1], top1=1)
@@ -120,9 +106,7 @@ def targets_again(
     return pd.concat(rows, ignore_index=True)
 
 # %% ../../../nbs/repro/paper/420_targets.ipynb #c014
-def run(
-    p:Page, # the run
-) -> dict: # targets: per-case scores under the full protocol; targets_again
+def run(p:Page) -> dict: # targets: per-case scores under the full protocol; targets_again
     "Score oracle targets, single-domain stages, and SFT trained on sharper targets."
     rows = []
     again = []
@@ -156,13 +140,7 @@ PAIRS = { # title of a row of panels -> (sharper, centroid) methods
     'trained on': [(f'sft_{t}', 'sft') for t in SHARPER]}
 
 # %% ../../../nbs/repro/paper/420_targets.ipynb #c027
-def draw_metric(
-    ax,     # matplotlib Axes
-    cases,  # scores of `run`
-    pairs,  # (sharper, centroid) methods
-    column, # metric
-    p:Page, # domains, splits
-):
+def draw_metric(ax, cases, pairs, column, p:Page): # pairs: (sharper, centroid) methods
     "One metric's differences in every cell, with intervals."
     marks = {(a, split): look(a)._replace(filled=split == 'item') for a, _ in pairs for split in p.splits}
     rows = contrasts(cases, pairs, p.s, column)

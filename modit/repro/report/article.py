@@ -146,6 +146,7 @@ def filled(
 ) -> str:          # Markdown
     "A text with its values; an unknown value raises `jinja2.UndefinedError`."
     text = (repo_root()/FOLDER/f'{name}.md').read_text('utf-8')
+    # an unknown value is an error and no empty place
     how = dict(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     return jinja2.Environment(finalize=shown, **how).from_string(text).render(values)
 
@@ -218,6 +219,7 @@ def write_pdf(
     head = f'#let title = {_string(_title(text))}\n' + (repo_root()/FOLDER/'page.typ').read_text('utf-8')
     atomic_write(folder/'report.typ', head + as_form(text, Print()))
     out = folder/'report.pdf'
+    # system fonts would give other bytes than the committed docs/report.pdf
     typst.compile(str(folder/'report.typ'), output=str(out), root=str(folder), ignore_system_fonts=True)
     return out
 

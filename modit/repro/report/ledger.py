@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['RANK', 'COUNTS', 'VARIANT_TABLES', 'IN_ROUNDS', 'CLASSES', 'judge', 'weakest_in_each_cell', 'in_counts',
            'threshold_claim', 'range_claim', 'and_also', 'not_run', 'update_claims', 'show_claims', 'paper_rows',
-           'sizes', 'counted', 'in_second_world', 'by_class']
+           'sizes', 'counted', 'by_class', 'real_ledger', 'on_real_data']
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #c003
 from pathlib import Path
@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ..datasets.datasets import CLAIMED
 from .looks import CONFIRMED, NOT_RUN, NOT_SEEN, OPPOSITE, WORDS, marked
-from .report import locked, read_reported, read_rows
+from .report import figures_dir, locked, read_reported, read_rows
 from .verdicts import in_hundredths, in_paper
-from ...settings import require
+from ...settings import load_settings, require
 from ...store import atomic_write
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #c038
@@ -116,6 +117,7 @@ def not_run(
 # %% ../../../nbs/repro/report/215_ledger.ipynb #c050
 _FIXED = ['class', 'scale', 'page', 'place', 'statement'] # of figures/reported/claims.csv
 _CLAIM = ['id', *_FIXED, *COUNTS, 'estimate', 'low', 'high', 'n', 'verdict']
+# the columns of the committed ledgers, in their order
 _CELL = ['id', 'domain', 'split', 'a', 'b', 'column', 'side', 'estimate', 'low', 'high', 'n', 'verdict']
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #c051
@@ -144,7 +146,7 @@ def update_claims(
     if not len(rows): return rows
     tables = [c['rows'].assign(id=c['id']).reindex(columns=_CELL) for c in claims if c['cells']]
     cells = pd.concat(tables) if tables else pd.DataFrame(columns=_CELL)
-    with locked():
+    with locked(): # pages that run at once share both files
         _merge_rows(folder/'claims.csv', rows, rows.id, ['id'], COUNTS)
         _merge_rows(folder/'claim-cells.csv', cells, rows.id, ['id', 'domain', 'split'])
     return rows
@@ -207,11 +209,7 @@ def counted(
     return dict(zip(names, (len(rows), *counts, f'{(rows.estimate/rows.paper).median():.2f}'), strict=True))
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #k001a
-def in_second_world(
-    claims, # of the ledger
-    second, # claims of the ledger of a second world
-) -> pd.DataFrame: # booleans, one row per claim
-    "Which claims the second world judges, confirms, and gives the same verdict."
+def _in_second_world(claims, second): # claims of both ledgers -> booleans, one row per claim
     again = claims.id.map(second.set_index('id').verdict).fillna(NOT_RUN.label)
     both = (again != NOT_RUN.label) & (claims.verdict != NOT_RUN.label)
     return pd.DataFrame({'judged in a second world': both, 'confirmed there': both & (again == CONFIRMED),
@@ -228,5 +226,29 @@ def by_class(
     about = claims['class'].where(claims.id.str.startswith('C'), 'ours').rename('about')
     counts = pd.crosstab(about, claims.verdict).reindex(columns=[*WORDS, NOT_RUN.label], fill_value=0)
     counts.insert(0, 'statements', counts.sum(axis=1))
-    if len(second): counts = counts.join(in_second_world(claims, second).groupby(about).sum())
+    if len(second): counts = counts.join(_in_second_world(claims, second).groupby(about).sum())
     return counts.reindex([x for x in CLASSES if x in counts.index]).rename(index=CLASSES).reset_index()
+
+# %% ../../../nbs/repro/report/215_ledger.ipynb #7b3e9a02
+def real_ledger() -> dict: # claims, one row for each claim and profile; claim-cells; or nothing
+    "The ledgers of real data."
+    folders = [x for x in map(figures_dir, map(load_settings, CLAIMED)) if (x/'claims.csv').exists()]
+    if not folders: return {}
+    def read(name): return pd.concat([read_rows(x/f'{name}.csv') for x in folders], ignore_index=True)
+    return {name: read(name) for name in ('claims', 'claim-cells')}
+
+# %% ../../../nbs/repro/report/215_ledger.ipynb #7b3e9a03
+def on_real_data() -> pd.DataFrame: # by id: class, cells, significant, against, verdict, words
+    "One ledger of all real data: confirmed is what every profile that judged it confirms."
+    ledger = real_ledger()
+    if not ledger: return pd.DataFrame(columns=['id', 'class', 'verdict', 'words'])
+    claims, cells = ledger.values()
+    judged = claims[claims.cells > 0].groupby('id')
+    found = judged[['cells', 'significant', 'against']].sum().join(judged['class'].first())
+    lost = (found.against > found.significant).map({True: OPPOSITE, False: NOT_SEEN})
+    found['verdict'] = lost.mask(judged.verdict.agg(lambda x: (x == CONFIRMED).all()), CONFIRMED)
+    items = (cells[cells.split == 'item'].set_index('id').verdict == 'for').groupby('id')
+    items = pd.Series({name: f'; items {x.sum()} of {len(x)}' for name, x in items})
+    counts = found.significant.astype(str) + ' of ' + found.cells.astype(str)
+    words = found.verdict + ', ' + counts + items.reindex(found.index, fill_value='')
+    return found.assign(words=words).reset_index()

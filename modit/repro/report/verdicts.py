@@ -4,19 +4,18 @@
 
 # %% auto #0
 __all__ = ['scores_by_method', 'paired', 'shared_counts', 'over_cases', 'contrasts', 'contrast', 'in_hundredths', 'in_points',
-           'aside', 'draw_differences', 'split_panels', 'metric_panels', 'in_paper', 'power']
+           'aside', 'draw_differences', 'split_panels', 'in_paper', 'power']
 
 # %% ../../../nbs/repro/report/210_verdicts.ipynb #c003
 from dataclasses import asdict
 from functools import lru_cache
-from itertools import product
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from .looks import legend_beside, legend_of, look, marked, panels, whisker
+from .looks import legend_of, look, marked, whisker
 from .report import read_reported
 from ...settings import Settings, require
 from ...stats import Interval, cluster_interval, holm, paired_bootstrap, resample_counts, verdict
@@ -37,10 +36,9 @@ def paired(
     cases:pd.DataFrame, # per-case scores of several methods
     a:str,              # first method
     b:str,              # second
-    column='joint',     # metric
 ) -> pd.DataFrame:      # domain, split, case, pattern, a, b
-    "Both methods' scores on their shared cases."
-    both = scores_by_method(cases, [a, b], column).dropna()
+    "Both methods' Joint on their shared cases."
+    both = scores_by_method(cases, [a, b]).dropna()
     return both.set_axis(['a', 'b'], axis=1).reset_index()
 
 # %% ../../../nbs/repro/report/210_verdicts.ipynb #c010
@@ -51,6 +49,7 @@ def shared_counts(
     resamples:int, # B
 ) -> np.ndarray:   # (B, units)
     "How often each unit of a cell occurs in each resample, for all that is computed there."
+    # doubles, as scores are: else each bootstrap would convert all counts anew
     return resample_counts(units, resamples, stream(*purpose)).astype(float)
 
 def _spanning(one, other): # an interval over cases, and one over patterns, which the units count
@@ -64,18 +63,18 @@ def over_cases(
     domain:str,    # of the cell
     split:str,     # of the cell
     resamples:int, # B
-    level=.95,     # coverage
 ) -> Interval:     # units counts cases
     "The interval of a cell over cases."
     purpose = seed, 'bootstrap', 'case', domain, split
-    return paired_bootstrap(a, b, shared_counts(purpose, len(a), resamples), level=level)
+    return paired_bootstrap(a, b, shared_counts(purpose, len(a), resamples))
 
 # %% ../../../nbs/repro/report/210_verdicts.ipynb #c013b
 @lru_cache(4096) # table, picture and claims ask for the same cells; bytes, since arrays have no hash
-def _interval(a, b, patterns, cell, level): # bytes of both methods' scores; seed, domain, split, resamples
+def _interval(a, b, patterns, cell): # bytes of both methods' scores; seed, domain, split, resamples
     a, b = np.frombuffer(a), np.frombuffer(b)
-    by_pattern = cluster_interval(a, b, patterns, level)
-    return _spanning(over_cases(a, b, *cell, level), by_pattern) if cell[2] == 'item' else by_pattern
+    # new patterns: units are patterns; items: a difference must hold over cases and over patterns
+    by_pattern = cluster_interval(a, b, patterns)
+    return _spanning(over_cases(a, b, *cell), by_pattern) if cell[2] == 'item' else by_pattern
 
 # %% ../../../nbs/repro/report/210_verdicts.ipynb #c015
 # Of every cell of `scores_by_method`: domain, split, its rows and their patterns.
@@ -84,7 +83,7 @@ def _cells_of(scores):
     cells = scores.groupby(['domain', 'split']).indices
     return [(*cell, rows, pattern[rows]) for cell, rows in sorted(cells.items())]
 
-def _contrast(scores, cells, a, b, s, column, side, level):
+def _contrast(scores, cells, a, b, s, column, side):
     rows = []
     one, other = (scores[x].to_numpy(float) for x in (a, b))
     shared = ~np.isnan(one) & ~np.isnan(other)
@@ -94,7 +93,7 @@ def _contrast(scores, cells, a, b, s, column, side, level):
         if not scored.any(): continue
         ends = (x[at][scored].tobytes() for x in (one, other))
         cell = s.seed, domain, split, s.resamples
-        used = _interval(*ends, tuple(pattern[scored].tolist()), cell, level)
+        used = _interval(*ends, tuple(pattern[scored].tolist()), cell)
         names = dict(domain=domain, split=split, a=a, b=b)
         rows.append(dict(**names, **asdict(used), column=column, side=side, verdict=verdict(used, side)))
     adjusted = holm([row['p'] for row in rows])
@@ -107,13 +106,12 @@ def contrasts(
     s:Settings,         # resamples, seed
     column='joint',     # metric
     side=1,             # claimed sign of the differences
-    level=.95,          # coverage of the intervals
 ) -> pd.DataFrame:      # one row per pair and cell
     "Paired differences in every cell with their intervals; `ValueError` if no case is shared (fig:sig)."
     pairs = list(pairs)
     scores = scores_by_method(cases, list(dict.fromkeys(m for pair in pairs for m in pair)), column)
     cells = _cells_of(scores)
-    return pd.DataFrame(sum((_contrast(scores, cells, *pair, s, column, side, level) for pair in pairs), []))
+    return pd.DataFrame(sum((_contrast(scores, cells, *pair, s, column, side) for pair in pairs), []))
 
 def contrast(cases, a, b, *how, **named): return contrasts(cases, [(a, b)], *how, **named) # rows of one pair
 
@@ -187,24 +185,6 @@ def split_panels(
     axes[0, 0].set_ylabel(ylabel)
     if len(marks) > 1: # one mark is named by the axis
         axes[0, -1].legend(handles=legend_of(*marks.values()), loc='center left', bbox_to_anchor=(1, .5))
-    return fig
-
-# %% ../../../nbs/repro/report/210_verdicts.ipynb #p014
-def metric_panels(
-    rows,       # of `contrasts`, in one metric or several
-    page,       # Page: domains, splits
-    marks:dict, # first method -> Look
-    words:str,  # what the metric is compared with
-):              # matplotlib Figure
-    "Differences with their intervals, one row of panels per metric and one column per split."
-    metrics = list(dict.fromkeys(rows.column))
-    ylabels = [f'{metric.capitalize()}, {words}\n(points)' for metric in metrics]
-    titles = [f'{split} split' for split in page.splits]
-    fig, axes = panels(titles, ylabels, .7 + 1.9*len(metrics), sharex=True, sharey='row')
-    for (i, metric), (j, split) in product(enumerate(metrics), enumerate(page.splits)):
-        panel = rows[(rows.column == metric) & (rows.split == split)]
-        draw_differences(axes[i, j], panel, page.domains, marks)
-    legend_beside(axes, *marks.values())
     return fig
 
 # %% ../../../nbs/repro/report/210_verdicts.ipynb #c032

@@ -2,10 +2,10 @@
 
 # %% auto #0
 __all__ = ['READS', 'FILES', 'SCORES', 'SECTIONS', 'TAUGHT', 'RUNS', 'LADDER', 'BETTER', 'STEPS', 'POOLS', 'ORACLE', 'GROUPS',
-           'PRINTED', 'HEADLINES', 'VERDICT_AT', 'ID_AT', 'PER_LINE', 'NO_MARK', 'MARKED', 'CAPTION', 'HEAD', 'ABOUT',
-           'columns_of', 'second_folder', 'section', 'grouped', 'over', 'beside_paper', 'in_groups', 'group_table',
-           'real_ledger', 'at_whole_pool', 'headlines', 'places', 'draw_claim', 'draw_head', 'laid_out', 'plot',
-           'on_real_data', 'reasons_of', 'every_claim', 'table']
+           'PRINTED', 'HEADLINES', 'VERDICT_AT', 'ID_AT', 'PER_LINE', 'MARKED', 'CAPTION', 'HEAD', 'ABOUT',
+           'columns_of', 'second_folder', 'grouped', 'over', 'beside_paper', 'in_groups', 'group_table',
+           'at_whole_pool', 'headlines', 'places', 'draw_claim', 'draw_head', 'laid_out', 'plot', 'every_claim',
+           'table']
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #c004
 import textwrap
@@ -14,23 +14,24 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from ..datasets.datasets import CLAIMED, DATASETS
-from ..report.ledger import IN_ROUNDS, RANK, by_class, counted, in_counts, paper_rows, sizes
-from ..report.looks import CONFIRMED, NOT_RUN, NOT_SEEN, OPPOSITE, VERDICTS, WORDS, legend_of
+from ..report.ledger import IN_ROUNDS, RANK, by_class, counted, in_counts, on_real_data
+from ..report.ledger import paper_rows, real_ledger, sizes
+from ..report.looks import CONFIRMED, NOT_RUN, VERDICTS, WORDS, legend_of
 from ..report.report import Table, figures_dir, read_cases, read_reported, read_rows
 from ..report.verdicts import contrasts, in_paper
-from ...settings import Settings, load_settings, override
+from ...settings import Settings, override
 from ..pages.page import Page, ledger_in, restricted
 from ..pages.parameters import SPLITS, results_folder
 from ..pages.redraw import SECOND
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #c007
 READS = ('claims', 'claim-cells')
-FILES = ('tab-labelled-gain.csv', '../public/claims.csv', '../icons/claims.csv', '../tree/claims.csv')
+FILES = ('tab-labelled-gain.csv', '../public/claims.csv', '../icons/claims.csv', '../tree/claims.csv',
+         '../reported/reasons.csv', 'runs/seed=1/claims.csv')
 SCORES = ()
 def columns_of(p): return [f'{d} {split}' for d in p.domains for split in p.splits] # every cell, in order
 
-# The folder of the same run in the second world.
-def second_folder(p): return results_folder(p.s, p.changed | dict(seed=SECOND))
+def second_folder(p): return results_folder(p.s, p.changed | dict(seed=SECOND)) # of the second world
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #c010
 SECTIONS = {
@@ -41,20 +42,11 @@ SECTIONS = {
     'Negative results': ('app. G',),
     'Ours': ('ours',)}
 
-def section(
-    place:str, # where the paper makes the claim
-) -> str:
-    "The group of a claim, by the first place it names."
-    first = place.split(',')[0]
-    return next((name for name, places in SECTIONS.items() if first in places), 'Other')
-
-# %% ../../../nbs/repro/verdicts/500_claims.ipynb #c011
-def grouped(
-    scores, # with the ledger
-) -> pd.DataFrame: # one row for each claim, with its section
+def grouped(scores) -> pd.DataFrame: # with the ledger; one row for each claim, with its section
     "The claims, section by section."
-    found = scores['claims']
-    return found.assign(section=found.place.map(section)).sort_values(['section', 'id'], ignore_index=True)
+    names = {place: name for name, places in SECTIONS.items() for place in places}
+    section = scores['claims'].place.str.partition(',')[0].map(names).fillna('Other')
+    return scores['claims'].assign(section=section).sort_values(['section', 'id'], ignore_index=True)
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #g014a
 def over(rivals, *methods): return tuple((m, rival) for rival in rivals for m in methods) # pairs
@@ -83,12 +75,7 @@ GROUPS = ( # name, file of our scores, pairs, metric, and one split or both
     *((f'Preference over SFT, {x}', 'main', TAUGHT, x.lower(), SPLITS) for x in ('Attr', 'Same', 'AUC')))
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #g017
-def beside_paper(
-    group,  # of GROUPS
-    folder, # of a run's results
-    p:Page, # domains, splits
-    s:Settings, # of the world in the folder: resamples, seed
-) -> pd.DataFrame: # rows of `contrasts` with the paper's effect; empty where nothing can be compared
+def beside_paper(group, folder, p:Page, s:Settings) -> pd.DataFrame: # `contrasts`, with the paper's effect
     "A group's contrasts beside the paper's, cell by cell."
     _, score, pairs, column, splits = group
     if not (folder/'cases'/f'{score}.csv.gz').exists(): return pd.DataFrame()
@@ -98,14 +85,11 @@ def beside_paper(
     if not len(cases): return cases
     rows = contrasts(cases, pairs, s, column)
     rows = rows.assign(paper=in_paper(rows, paper, column))
+    # without a difference in the paper there is no sign to compare
     return rows[rows.paper.notna() & (rows.paper != 0)]
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #g024
-def in_groups(
-    folder, # of a run's results
-    p:Page, # domains, splits
-    s:Settings, # of the world in the folder
-) -> pd.DataFrame: # a row a group
+def in_groups(folder, p:Page, s:Settings) -> pd.DataFrame: # folder: of a run's results; a row a group
     "Every group counted in one world."
     def named(x): return dict(group=x[0], metric=x[3].capitalize().replace('Auc', 'AUC'))
     return pd.DataFrame([named(x) | counted(beside_paper(x, folder, p, s)) for x in GROUPS])
@@ -118,9 +102,7 @@ PRINTED = (
     'Intervals are over patterns, on items over cases too. The last four columns: the same in a second '
     'world, drawn from another seed; empty where it was not run.')
 
-def group_table(
-    p:Page, # the run
-) -> Table:
+def group_table(p:Page) -> Table: # of the run
     "The groups counted in both worlds (tab:groups, ours)."
     first = in_groups(p.folder, p, p.s)
     second = in_groups(second_folder(p), p, override(p.s, seed=SECOND))
@@ -136,32 +118,17 @@ HEADLINES = {
     'C14': 'The Pareto filter keeps more Same than one round without it (D1–D3)',
     'C18': "HPPO's one query has a higher Joint than an oracle over eight SFT candidates (D1–D3)"}
 
-# %% ../../../nbs/repro/verdicts/500_claims.ipynb #h007
-def real_ledger() -> dict: # claims, one row for each claim and profile; claim-cells; or nothing
-    "The ledgers of real data."
-    folders = [x for x in map(figures_dir, map(load_settings, CLAIMED)) if (x/'claims.csv').exists()]
-    if not folders: return {}
-    def read(name): return pd.concat([read_rows(x/f'{name}.csv') for x in folders], ignore_index=True)
-    return {name: read(name) for name in READS}
-
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #h07c
-def at_whole_pool(
-    p:Page, # the run
-) -> dict:  # claim -> counts by the title of the column; empty where the pool was not labelled
+def at_whole_pool(p:Page) -> dict: # claim -> counts by title; empty where the pool was not labelled
     "Headline claims where a round learns from the whole pool."
     table, gains = (figures_dir(p.s)/f'tab-labelled-{x}.csv' for x in ('claims', 'gain'))
     if not table.exists(): return {}
     title = f'the same, {read_rows(gains).cases.max():,} labelled cases'
-    rows = read_rows(table).query('size == "whole"')
-    judged = dict(zip(rows.id.str.partition(',')[0], rows['items / new patterns'], strict=True))
+    judged = read_rows(table).query('size == "whole"').set_index('id')['items / new patterns']
     return {name: {title: judged.get(name, '')} for name in HEADLINES}
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #h007b
-def headlines(
-    cells,         # of the ledger
-    real,          # of `real_ledger`
-    more,          # of `at_whole_pool`
-) -> pd.DataFrame: # the paper says, synthetic domains, these with more labelled cases, real data
+def headlines(cells, real, more) -> pd.DataFrame: # of the ledger, `real_ledger` and `at_whole_pool`
     "Six claims of the paper beside what was found, in counts of domains (tab:headline, ours)."
     rows = []
     others = real.get('claim-cells', cells[:0])
@@ -174,10 +141,7 @@ def headlines(
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #c015
-def places(
-    mine,    # the cells of one claim
-    columns, # of `columns_of`
-) -> dict:   # place on the axis -> verdict, the weakest of what lies there
+def places(mine, columns) -> dict: # place on the axis -> verdict, the weakest of what lies there
     "Where the marks of a claim go; a whole domain lies between its columns."
     found = {}
     for r in mine.itertuples():
@@ -188,16 +152,9 @@ def places(
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #c017
 VERDICT_AT, ID_AT, PER_LINE = -1.4, -3.4, 78 # x of verdicts and of numbers, characters in a line
-NO_MARK = 'no mark: not about this cell'
 MARKED = dict(zip(WORDS, VERDICTS.values(), strict=True))
 
-def draw_claim(
-    ax,      # matplotlib Axes
-    y,       # of the row
-    claim,   # of the ledger
-    mine,    # its cells
-    columns, # of `columns_of`
-):
+def draw_claim(ax, y, claim, mine, columns): # y: of the row; mine: its cells; columns: of `columns_of`
     "A row: number, verdict, cells and statement."
     ax.plot([VERDICT_AT, len(columns) - .6], [y, y], c='0.9', lw=.6, marker='', zorder=0)
     ax.text(ID_AT, y, claim.id, va='center', fontsize=7)
@@ -207,11 +164,7 @@ def draw_claim(
     ax.text(len(columns) - .2, y, statement, fontsize=7, va='center', linespacing=1.05)
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #c019
-def draw_head(
-    ax,       # matplotlib Axes
-    p:Page,   # the run
-    verdicts, # on the claims
-):
+def draw_head(ax, p:Page, verdicts): # verdicts: on the claims
     "Names of the columns, and what the marks mean."
     ax.axvspan(VERDICT_AT - .6, VERDICT_AT + .6, color='0.96', lw=0, zorder=-1)
     ax.text(VERDICT_AT, -.4, 'the claim', fontsize=7, rotation=90, ha='center', va='bottom')
@@ -221,18 +174,15 @@ def draw_head(
         name = domain.replace('-', '\n') # no wider than its columns
         ax.text((i + .5)*len(p.splits) - .5, -2.6, name, weight='bold', ha='center', va='bottom')
     counts = verdicts.value_counts().reindex(WORDS, fill_value=0)
-    rows = zip(counts.items(), VERDICTS, strict=True)
-    labels = {word: f'{n} {word}; cell: {cell}' for (word, n), cell in rows}
-    handles = legend_of(*map(MARKED.get, labels)) + [plt.Line2D([], [], c='0.8', lw=.6)]
+    labels = [f'{counts[word]} {word}; cell: {cell}' for word, cell in zip(WORDS, VERDICTS, strict=True)]
+    handles = legend_of(*MARKED.values()) + [plt.Line2D([], [], c='0.8', lw=.6)]
     silent = (verdicts == NOT_RUN.label).sum()
     said = f'Left out, because there are no scores: {silent} statements' if silent else None
-    ax.legend(handles, [*labels.values(), NO_MARK], ncols=2, loc='lower left', title=said, alignment='left',
-              bbox_to_anchor=(len(columns_of(p)) - .6, -.4), bbox_transform=ax.transData)
+    ax.legend(handles, [*labels, 'no mark: not about this cell'], ncols=2, loc='lower left', title=said,
+              alignment='left', bbox_to_anchor=(len(columns_of(p)) - .6, -.4), bbox_transform=ax.transData)
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #98bd553d
-def laid_out(
-    claims, # of `grouped`
-) -> tuple: # those that were run, section by section, with the place `y` of each row; the height of all
+def laid_out(claims) -> tuple: # of `grouped`, those that were run, with the place `y` of each; the height
     "Which rows the picture has, and where."
     run = claims[claims.verdict != NOT_RUN.label]
     keys = dict(section=[*SECTIONS].index, verdict=[*WORDS].index)
@@ -243,10 +193,7 @@ def laid_out(
     return found.assign(y=ends - room/2), ends.iloc[-1] if len(found) else 0.
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #c022
-def plot(
-    scores, # with the ledger
-    p:Page, # the run
-) -> dict:  # label -> Figure
+def plot(scores, p:Page) -> dict: # label -> Figure
     "One row a claim that was run, one mark a cell (fig:claims, ours)."
     found, height = laid_out(grouped(scores))
     cells = scores['claim-cells']
@@ -261,22 +208,6 @@ def plot(
     ax.axis('off')
     return {'fig-claims': fig}
 
-# %% ../../../nbs/repro/verdicts/500_claims.ipynb #c024s
-def on_real_data() -> pd.DataFrame: # by id: class, cells, significant, against, verdict, words
-    "One ledger of all real data: confirmed is what every profile that judged it confirms."
-    ledger = real_ledger()
-    if not ledger: return pd.DataFrame(columns=['id', 'class', 'verdict', 'words'])
-    claims, cells = (ledger[name] for name in READS)
-    judged = claims[claims.cells > 0].groupby('id')
-    found = judged[['cells', 'significant', 'against']].sum().join(judged['class'].first())
-    lost = (found.against > found.significant).map({True: OPPOSITE, False: NOT_SEEN})
-    found['verdict'] = lost.mask(judged.verdict.agg(lambda x: (x == CONFIRMED).all()), CONFIRMED)
-    items = (cells[cells.split == 'item'].set_index('id').verdict == 'for').groupby('id')
-    items = pd.Series({name: f'; items {x.sum()} of {len(x)}' for name, x in items})
-    counts = found.significant.astype(str) + ' of ' + found.cells.astype(str)
-    words = found.verdict + ', ' + counts + items.reindex(found.index, fill_value='')
-    return found.assign(words=words).reset_index()
-
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #c025
 CAPTION = (
     'Statements with their verdicts. cells: mostly domains times splits; same sign: those whose estimate has '
@@ -289,25 +220,17 @@ CAPTION = (
     'The last columns say why a statement is not confirmed, with the numbers of the commit that '
     'figures/reported/reasons.csv names, and what runs it again.')
 
-# %% ../../../nbs/repro/verdicts/500_claims.ipynb #r025
-def reasons_of(
-    p:Page, # the run
-):          # Series by claim; empty for another run
-    "Why claims are not confirmed, in the committed run of profile mini."
-    return read_reported('reasons').set_index('claim').reason if p.folder.name == 'mini' else {}
-
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #r026
-def every_claim(
-    scores, # with the ledger
-    p:Page, # the run
-) -> Table:
+def every_claim(scores, p:Page) -> Table: # of the run
     "Every claim with its verdict (tab:claims, ours)."
     columns = ['section', 'id', 'class', 'scale', 'statement', 'verdict', 'cells', 'same sign', 'significant',
                'against', 'size', 'estimate', 'low', 'high', 'n', 'real data', 'why', 'run']
     found = grouped(scores).rename(columns=dict(same_sign='same sign'))
-    ratio = found.id.map(sizes(found, scores['claim-cells']))
-    why = found.id.where(found.verdict != CONFIRMED).map(reasons_of(p))
-    more = {'size': ratio.map('{:.2f}'.format, na_action='ignore'), 'why': why,
+    ratio = found.id.map(sizes(found, scores['claim-cells'])).map('{:.2f}'.format, na_action='ignore')
+    # reasons were written about the committed run alone
+    reasons = read_reported('reasons').set_index('claim').reason if p.folder.name == 'mini' else {}
+    why = found.id.where(found.verdict != CONFIRMED).map(reasons)
+    more = {'size': ratio, 'why': why,
             'real data': found.id.map(on_real_data().set_index('id').words), 'run': 'modit run ' + found.page}
     rows = found.assign(**more).reindex(columns=columns)
     return Table(rows.fillna({'size': '', 'real data': '', 'why': ''}), CAPTION)
@@ -328,10 +251,7 @@ ABOUT = (
     'domains, drawn from another seed with the same constants.')
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #h010
-def table(
-    scores, # with the ledger
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores, p:Page) -> dict: # label -> Table
     "Every claim, counts by class, six claims in cells, groups of contrasts (tab:claims, tab:headline, ours)."
     found = {'tab-claims': every_claim(scores, p)}
     if p.s.folders: return found

@@ -24,7 +24,7 @@ from ..pages.page import Page, page_module
 
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c007
 READS = ('data', 'main', 'validation', 'guidance', 'density')
-FILES = ('tab-labelled-gain.csv', 'tab-proportions.csv') # that other pages write
+FILES = ('tab-labelled-gain.csv', 'tab-proportions.csv', '../reported/deviations.csv') # of others
 SCORES = ()
 STATUSES = ('on purpose', 'scale', 'open in the paper')
 
@@ -36,10 +36,7 @@ def _highest(steps, s): # the step, counted from 1, at which the rate of a stage
     return int(np.argmax(rates)) + 1
 
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c012
-def of_schedule(
-    s:Settings, # of the run
-    domains,    # names
-) -> dict:      # field -> what stands for it
+def of_schedule(s:Settings, domains) -> dict: # field -> what stands for it
     "Optimiser steps of CPT and SFT, and the step at which each rate is highest (app. B, Stages)."
     rows = {d: s.of('train_rows', d) for d in domains}
     cpt = max(1, sum(n*s.of('repetition', d)*s.cpt_epochs for d, n in rows.items())//s.batch)
@@ -52,14 +49,12 @@ def of_schedule(
 BRANCHES = dict(
     every='every stage up to SFT', pretraining='pretraining alone', frozen='pretraining, frozen after it')
 
-def of_settings(
-    s:Settings, # of the run
-    domains,    # names
-) -> dict:      # field -> what stands for it
+def of_settings(s:Settings, domains) -> dict: # field -> what stands for it
     "The settings of a profile and what follows from them, for the fields of the list."
     plain = {k: v for k, v in asdict(s).items() if k not in ('domains', 'folders')}
     own = {k: listed(v, ', ') if isinstance(v, tuple) else v for k, v in plain.items()}
     for k in PER_DOMAIN: own[k] = listed([s.of(k, d) for d in domains])
+    # rounded: a product may lie a little above its whole number
     lead = ceil(round(s.margin*s.k, 6)) # neighbours: a reward is a multiple of 1/K
     return own | of_schedule(s, domains) | dict(
         lead=lead, lead_acts=lead/s.k, reward_step=1/s.k, rival_cases=3*s.valid_cases,
@@ -70,17 +65,13 @@ def of_settings(
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c018
 def span(v, digits=0): return f'{min(v):,.{digits}f} to {max(v):,.{digits}f}' if len(v) else 'none'
 
-def beside_average(
-    cases, # rows with domain, split, method and joint
-) -> str:
+def beside_average(cases) -> str: # cases: rows with domain, split, method and joint
     "Joint of the pretrained model over that of averaging, lowest and highest cell (tab:main)."
     means = cases.groupby(['domain', 'split', 'method']).joint.mean().unstack('method')
     return span((means.pretrained/means.average).dropna(), 2)
 
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c021
-def of_tables(
-    domains, # names
-) -> dict:   # field -> what stands for it
+def of_tables(domains) -> dict: # field -> what stands for it
     "What the paper's tables say (tab:data, tab:main, tab:density)."
     data, density, main = (read_reported(f'tab-{name}') for name in ('data', 'density', 'main'))
     data = data.set_index('domain')
@@ -103,10 +94,7 @@ def of_rounds(
                 epoch_steps=span(kept/s.hppo_batch))
 
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c030
-def attr_by_scale(
-    served, # rows of page guidance
-    p:Page, # splits, guidance_scales
-) -> str:
+def attr_by_scale(served, p:Page) -> str: # served: rows of page guidance
     "Attr of SFT at the lowest and at the highest scale of the fan, mean over the splits."
     low = min(p.s.guidance_scales)
     high = max(p.s.guidance_scales)
@@ -116,10 +104,7 @@ def attr_by_scale(
     return ', '.join(f'{d} {r[low]:.1f} to {r[high]:.1f}' for d, r in means.iterrows())
 
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c036
-def of_scores(
-    scores, # of all pages that are read
-    p:Page, # the run
-) -> dict:  # field -> what stands for it
+def of_scores(scores, p:Page) -> dict: # scores: of all pages that are read; field -> what stands for it
     "What code and scores say of a run."
     density = scores['density']
     hashed = density[density.split == 'item-hash'].groupby('domain', sort=False)
@@ -130,23 +115,17 @@ def of_scores(
         attr_own=attr_by_scale(scores['guidance'], p))
 
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c038
-def filled(
-    scores,        # of all pages that are read
-    p:Page,        # the run
-) -> pd.DataFrame: # group, what, paper, here, why, pages, status; a row a difference
+def filled(scores, p:Page) -> pd.DataFrame: # group, what, paper, here, why, pages, status; a row a difference
     "The list with its numbers."
     rows = read_reported('deviations')
     theirs = of_settings(load_settings('paper'), p.domains) | of_tables(p.domains)
     ours = of_settings(p.s, p.domains) | of_scores(scores, p)
     for column, facts in (('paper', theirs), ('here', ours), ('why', ours)):
-        rows[column] = [text.format(**facts).replace('e-0', 'e-') for text in rows[column]]
+        rows[column] = [text.format(**facts).replace('e-0', 'e-') for text in rows[column]] # 5e-05 reads 5e-5
     return rows.drop(columns='id')
 
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c042
-def listing(
-    rows,    # DataFrame of strings
-    columns, # those to show
-) -> str:
+def listing(rows, columns) -> str: # rows: DataFrame of strings; columns: those to show
     "Differences as a table in Markdown."
     shown = rows[list(columns)].rename(columns=dict(paper='the paper'))
     rows = shown.astype(str).replace(r'\|', '/', regex=True).to_numpy().tolist()
@@ -191,7 +170,8 @@ validation, where they gain {chosen} points over SFT. The paper's temperature an
 velocity, gain {theirs}; its velocity alone gains {plain} ([tab-loss]({figures}/loss.md#tab-loss)). All \
 constants as printed, scored on test cases: [tab-printed]({figures}/printed.md#tab-printed).
 3. **Held-out items in the reward**: without their labels the same round gains {hidden} points on validation \
-in place of {chosen} ([tab-loss]({figures}/loss.md#tab-loss)).
+in place of {chosen} ([tab-loss]({figures}/loss.md#tab-loss)), and most of the gain on the item split of \
+test cases goes ([tab-printed]({figures}/printed.md#tab-printed)).
 4. **Pretraining**: its Joint is {start} of averaging's, in the paper {started}. So gains over it are \
 easier to confirm ([tab-main]({figures}/main.md#tab-main)).
 5. **Range of densities**: of the neighbours of the tenth of the anchors that the predictor ranks highest, \
@@ -203,9 +183,7 @@ TRIED = ['score_scale', 'beta', 'tail_weight', 'reward_items'] # of the preferen
 NAMED = dict(chosen=('3', '1', '0.5', 'all'), theirs=('1', '0.05', '0.1', 'all'),
              plain=('1', '1', '0.5', 'all'), hidden=('3', '1', '0.5', 'train'))
 
-def most_important(
-    p:Page, # the committed run
-) -> str:   # Markdown
+def most_important(p:Page) -> str: # Markdown
     "The five differences with the largest measured effect, in sentences."
     gains = read_rows(p.folder/'tab-labelled-gain.csv').query('split == "item"').set_index('cases').estimate
     most = gains.index.max()
@@ -231,11 +209,7 @@ def linked(
     return ', '.join(f'[{path.stem[4:]}]({os.path.relpath(path, root/"docs")})' for path in paths)
 
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c054
-def text_of(
-    rows,   # of `filled`
-    sizes,  # rows of tab-proportions
-    p:Page, # profile
-) -> str:   # Markdown
+def text_of(rows, sizes, p:Page) -> str: # rows: of `filled`; sizes: rows of tab-proportions; Markdown
     "The list by status, and the sizes, as a text of the repository (ours)."
     shown = rows.assign(pages=rows.pages.map(linked))
     columns = 'what', 'paper', 'here', 'why', 'pages'
@@ -248,10 +222,7 @@ def text_of(
     return opening + ''.join(f'\n## {heading}\n\n{said}\n\n{body}\n' for heading, said, body in parts)
 
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c055
-def write_text(
-    rows,   # of `filled`
-    p:Page, # the run
-):
+def write_text(rows, p:Page): # rows: of `filled`
     "Write docs/deviations.md, from the committed run alone."
     if p.changed or p.s.profile != 'mini': return
     sizes = pd.read_csv(p.folder/'tab-proportions.csv', dtype=str)

@@ -19,16 +19,12 @@ from ..pages.parameters import results_folder
 READS = ('claims', 'claim-cells')
 SCORES = ()
 
-def second_ledger(
-    p:Page, # of the first world
-) -> dict:  # claims and claim-cells; empty where it was not run
+def second_ledger(p:Page) -> dict: # claims and claim-cells; empty where it was not run
     "The ledger of the second world."
     return ledger_in(results_folder(p.s, p.changed | dict(seed=SECOND)))
 
 # %% ../../../nbs/repro/verdicts/495_replicate.ipynb #c011
-def weakest(
-    cells, # of the ledger
-) -> pd.Series: # (id, domain, split) -> verdict, the weakest of what lies there
+def weakest(cells) -> pd.Series: # (id, domain, split) -> verdict, the weakest of what lies there
     "One verdict a cell of a claim."
     ranked = cells.assign(split=cells.split.fillna(''), rank=cells.verdict.map(RANK))
     rank = ranked.groupby(['id', 'domain', 'split'])['rank'].min()
@@ -73,10 +69,7 @@ def both_verdicts(
 KEY = ['id', 'domain', 'split', 'a', 'b', 'column'] # of a contrast
 RUNS = ('first', 'other') # kernels, in the columns of the table
 
-def moved_cells(
-    first, # claim-cells of one run
-    other, # of the other
-) -> pd.DataFrame: # KEY, moved (points), width (points), changed
+def moved_cells(first, other) -> pd.DataFrame: # KEY, moved (points), width (points), changed
     "How far both estimates of a contrast lie from each other, beside the half width of its interval."
     both = first.drop_duplicates(KEY).merge(other.drop_duplicates(KEY), on=KEY, suffixes=['', '_other'])
     both = both.dropna(subset=['a', 'b'])
@@ -97,6 +90,7 @@ def noise_of_training(
     plain = rows[['a', 'b']].isin(PLAIN).all(axis=1)
     draws = rows.domain.isin(REDRAWN).map({True: 'other', False: 'the same'}).rename('draws')
     found = rows.groupby([draws, plain.map({True: 'without', False: 'with'}).rename('preferences')])
+    # a difference of two runs has twice the variance of one; .75: a median of absolute values
     noise = found.moved.median()/2**.5/norm.ppf(.75)
     width = found.width.median()
     return pd.DataFrame(dict(
@@ -117,10 +111,7 @@ NOISE = (
     'contrasts with another verdict.')
 
 # %% ../../../nbs/repro/verdicts/495_replicate.ipynb #c042
-def of_second_run(
-    scores, # with the first ledger
-    p:Page, # the run
-) -> dict:  # label -> Table
+def of_second_run(scores, p:Page) -> dict: # scores: with the first ledger; label -> Table
     "Both verdicts of claims that the second run has judged."
     other = {} if p.changed else ledger_in(figures_dir(p.s)/'kernels')
     if not other: return {}
@@ -141,10 +132,7 @@ CAPTION = (
     'favoured, in fractions (AUC for C06a and C06b); or the number that the claim is about.')
 
 # %% ../../../nbs/repro/verdicts/495_replicate.ipynb #c019
-def table(
-    scores, # with the first ledger
-    p:Page, # the run
-) -> dict:  # label -> Table
+def table(scores, p:Page) -> dict: # scores: with the first ledger; label -> Table
     "Both verdicts of every claim, in two worlds and in two runs (tab:replicate, tab:kernels, ours)."
     second, found = second_ledger(p), of_second_run(scores, p)
     if not second: return found

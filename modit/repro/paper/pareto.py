@@ -15,7 +15,7 @@ from ..report.looks import BLACK, ORANGE, SKY, Look, legend_beside, look, panels
 from ..report.report import Table, by_method, scored
 from ...settings import Settings, override
 from ..report.ledger import judge, weakest_in_each_cell
-from ..report.verdicts import contrast, contrasts, draw_differences, everywhere
+from ..report.verdicts import contrast, contrasts, draw_differences
 from ..pages.page import Page
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c007
@@ -76,12 +76,9 @@ def plot_variants(cases, p:Page): # cases: of the main experiment; matplotlib Fi
     ylabels = [f'{metric.capitalize()}, against SFT\n(points)' for metric in metrics]
     titles = [f'{split} split' for split in p.splits]
     fig, axes = panels(titles, ylabels, 4.5, sharex=True, sharey='row')
-    said = []
     for (i, metric), (j, split) in product(enumerate(metrics), enumerate(p.splits)):
         panel = rows[(rows.column == metric) & (rows.split == split)]
         draw_differences(axes[i, j], panel, p.domains, marks)
-        said.append(f'{metric.capitalize()}, {split} split, {everywhere(panel, marks)}')
-    fig.suptitle('\n'.join(said), fontsize=8)
     legend_beside(axes, *marks.values())
     return fig
 

@@ -1,7 +1,7 @@
 """A shop of 60,000 products: is the list as good as what one would write oneself?
 
     python bench/shop.py                 # writes figures/mini/shop.csv
-    python bench/shop.py --items 12000   # a smaller shop, printed
+    python bench/shop.py --items 24000   # a smaller shop, printed
 
 A stranger's shop, made again after a description of it: departments, categories and brand lines around a
 strong common mean, an attribute that is not linear, a tenth of the products labelled, one in twenty of these

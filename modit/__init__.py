@@ -58,8 +58,12 @@ __all__ = [*_HOME]
 
 
 def __getattr__(name):
-    "A name of the method, from its module; raises `AttributeError` with the nearest names."
-    if name in _HOME: return getattr(import_module(f'{__name__}.{_HOME[name]}'), name)
+    "A name of the method, from its module; raises `AttributeError` that says what to do."
+    if name in _HOME:
+        try: return getattr(import_module(f'{__name__}.{_HOME[name]}'), name)
+        except ModuleNotFoundError as e:
+            if e.name not in ('torch', 'accelerate'): raise
+            raise AttributeError(f"modit.{name} needs torch: pip install 'modit[train]'") from None
     from difflib import get_close_matches
     near = ' or '.join(get_close_matches(name, __all__)) or f'one of {", ".join(__all__)}'
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}; use {near}')

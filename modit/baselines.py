@@ -36,6 +36,7 @@ def steer(
     return step_along(queries, normalize(corpus.probe), eta)
 
 # %% ../nbs/150_baselines.ipynb #c009b
+# wide enough to hold the lengths that validation chooses for the probe
 PROBE_ETAS = (.3, .6, .9, 1.2) # ours: lengths of the steered candidates
 
 def probe_candidates(
@@ -68,7 +69,7 @@ def rocchio(
     ids = search(corpus.index, mean, s.k, exclude=cases.sequence)
     by_density = np.argsort(corpus.density[ids], axis=1, kind='stable')
     ranked = np.take_along_axis(ids, by_density, 1)
-    quarter = max(1, s.k//4)
+    quarter = max(1, s.k//4) # ours; committed scores of page baselines rest on it
     high = ranked[:, -quarter:]
     low = ranked[:, :quarter]
     away = corpus.items[high].mean(1) - corpus.items[low].mean(1)
@@ -139,6 +140,7 @@ def _ridge_map(corpus, s):
     predict = fit_ridge_map(corpus, s)
     return lambda cases, eta: ridge_map(predict, corpus, cases, eta)
 
+# grids were fixed before any test case was scored; another one moves committed scores
 BASELINES = dict(
     probe=Baseline('Probe', (.1, .2, .3, .4, .6, .8, 1., 1.2), _probe),
     rocchio=Baseline('Rocchio', (.5, 1., 2., 3., 4., 6.), _rocchio),
@@ -157,6 +159,7 @@ def choose(
     "Value of the highest Joint on validation cases of a split's kind; raises `ValueError` if there are none."
     cases = sample_cases(corpus, 'valid', 3*s.valid_cases, s) # two kinds share them, and chance less
     trained = np.unique(corpus.pattern[corpus.role == ROLES.index('train')])
+    # one constant a split: when serving, too, it is known which patterns were trained on
     known = np.isin(cases.pattern, trained)
     cases = cases[known if split == 'item' else ~known]
     if not len(cases):
@@ -223,6 +226,7 @@ def own_directions(
     "The seeds' own directions, each computed once."
     known = {} # seeds, as bytes -> direction
     def directions(cases):
+        # the whole sequence, since all of it is left out of the neighbours
         seeds = [row.tobytes() for row in cases.sequence]
         new = np.flatnonzero([key not in known for key in seeds])
         if len(new):

@@ -56,6 +56,7 @@ class TimeEmbedding(nn.Module):
     ):
         super().__init__()
         freq = torch.exp(torch.linspace(0, math.log(1000), width//2)) # low ones tell ends, high ones steps
+        # not stored with the weights: it follows from the width
         self.register_buffer('freq', freq, persistent=False)
         self.mlp = nn.Sequential(nn.Linear(2*(width//2), width), nn.SiLU(), nn.Linear(width, width))
 
@@ -78,6 +79,7 @@ def modulate(
 ):         # (..., width)
     "Layer norm whose gain and bias are given (AdaLN)."
     width = x.shape[-1:]
+    # one gain for all tokens: the norm multiplies it itself
     if gain.numel() == width.numel(): return F.layer_norm(x, width, gain.flatten(), shift.flatten())
     return (F.layer_norm(x, width)*gain).add_(shift)
 
@@ -109,6 +111,7 @@ class DiTBlock(nn.Module):
         self.down = nn.Linear(4*width, width)
         zero = torch.zeros(width)
         one = torch.ones(width)
+        # shifts 0, gains 1, gates 1: a new block is a plain transformer block
         self.offset = nn.Parameter(torch.cat([zero, zero, one]*2))
         self.register_buffer('plain', torch.cat([zero, one, zero]*2), persistent=False)
 
@@ -128,6 +131,7 @@ def project(self:DiTBlock,
     what='qkv', # which of queries, keys and values: 'qkv', 'kv' or 'v'
 ):              # one tensor (B, heads, N, width/heads) for each letter
     "Queries, keys and values of tokens, or only the last two, or only the values."
+    # the weights hold queries, keys, values in this order, so a shorter word is their end
     skipped = (3 - len(what))*x.shape[-1]
     rows = F.linear(x, self.qkv.weight[skipped:], self.qkv.bias[skipped:])
     parts = rows.unflatten(-1, (len(what), self.heads, -1)).unbind(2)
@@ -149,6 +153,7 @@ def finish(self:DiTBlock,
     return add_gated(x, gate2, self.down, F.gelu(h))
 
 # %% ../nbs/078_block.ipynb #c029
+# scaled once here, for the targets of every integration step use them again
 def _scaled(k, v): return (k*k.shape[-1]**-.5).contiguous(), v.contiguous() # (B, heads, m, width/heads) each
 
 @patch
@@ -183,6 +188,7 @@ def attend(self:DiTBlock,
     q, k, v = self.project(x)
     keys, values = cached
     logits = q @ keys.mT
+    # no target attends to another, so its logit with itself is one more column
     to_itself = (q*k).sum(-1, keepdim=True)*k.shape[-1]**-.5
     if bias is not None: logits = logits.add_(bias)
     p = torch.cat([logits, to_itself], -1).softmax(-1)

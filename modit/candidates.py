@@ -45,9 +45,11 @@ def fan_candidates(
     "One sample for each guidance scale (sec. HPPO, guidance-scale fan)."
     scales = torch.tensor(s.guidance_scales if scales is None else scales)
     rows = rows or slice(0, len(cases))
+    # 200: another number rounds otherwise than committed pools
     block = block or block_on(next(model.parameters()).device, 200)
     first = rows.start//block*block # whole blocks, for other sizes would round otherwise
     end = min(len(cases), -(-rows.stop//block)*block)
+    # noise goes by a case's place in the list, so that of the cases before is drawn and dropped
     noise = case_noise(end, (len(scales), s.dim), s, corpus.drawn_by, 'fan', *purpose)[first:]
     queries = queries_in_blocks(model, seeds_of(corpus, cases[first:end]), noise, scales, s, block)
     return queries[rows.start - first:rows.stop - first]
@@ -105,7 +107,9 @@ def label_pool(
     pattern = np.repeat(cases.pattern, c)
     ids = search(corpus.index, candidates.reshape(n*c, d), k, exclude=np.repeat(cases.sequence, c, axis=0))
     counts = corpus.pattern if counted is None else np.where(counted, corpus.pattern, -1) # -1: no pattern
+    # a held-out item keeps its place among the k where its label does not count
     joint = score_queries(ids, corpus.attribute, counts, pattern).joint.values
+    # purity needs no label, so all items count in it
     same = same_at_k(corpus.pattern[ids] == pattern[:, None])
     names = np.repeat(list(families), [x.shape[1] for x in families.values()])
     return Pool(cases, candidates, joint.reshape(n, c), same.reshape(n, c), tuple(names.tolist()))
@@ -145,6 +149,7 @@ def labelled_pool(
     >>> pool.joint.shape # cases, candidates of each
     (48, 4)
     """
+    # new cases each round: on few that stay the same a policy overfits (page rounds)
     cases = training_cases(corpus, s.hppo_cases, s, 'hppo', round_number)
     def propose(rows):
         fan = fan_candidates(policy, corpus, cases, s, 'round', round_number, rows=rows)
@@ -166,6 +171,7 @@ def save(
     arrays = dict(candidates=self.candidates, joint=self.joint, same=self.same)
     arrays |= dict(pattern=self.cases.pattern, sequence=self.cases.sequence)
     facts = dict(kind='pool', family=list(self.family), prefix_len=self.cases.prefix_len)
+    # a hash: a damaged reward would be trained on without a word
     save_arrays(path, arrays, content=_content(arrays, facts), **facts)
 
 # %% ../nbs/160_candidates.ipynb #c037

@@ -33,6 +33,7 @@ def fit_predictor(
     alpha=1.,   # ridge penalty
 ) -> tuple[np.ndarray, float]: # weights (d,), bias
     "Ridge regression from embedding to density (sec. From Sparse Metric Labels)."
+    # in double; densities of all corpora, and with them all sequences, rest on it
     ridge = Ridge(alpha).fit(x.astype(np.float64), density)
     return ridge.coef_, float(ridge.intercept_)
 
@@ -43,6 +44,7 @@ def predict_density(
     bias,    # number
 ) -> np.ndarray: # (N,) float32
     "Predicted density of every item."
+    # single precision is enough to sort by, and half the memory
     return (x @ weights.astype(np.float32) + np.float32(bias)).astype(np.float32)
 
 # %% ../nbs/060_density.ipynb #c020
@@ -53,11 +55,13 @@ def ranking_scores(
     "AUC20/80, Spearman, top and bottom tenth, lift (tab:density)."
     low, high = np.quantile(density, [.2, .8])
     ends = (density <= low) | (density >= high)
+    # all densities equal: there is nothing to separate
     auc = roc_auc_score(density[ends] >= high, predicted[ends]) if high > low else np.nan
     rank = np.argsort(predicted, kind='stable')
     tenth = max(1, len(density)//10)
     top, bottom = density[rank[-tenth:]].mean(), density[rank[:tenth]].mean()
     spearman = spearmanr(predicted, density)[0]
+    # 1e-9: a bottom tenth without a positive gives a huge lift, no division by zero
     return dict(auc2080=auc, spearman=spearman, top10=top, bottom10=bottom, lift=top/max(bottom, 1e-9))
 
 # %% ../nbs/060_density.ipynb #c024

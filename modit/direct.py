@@ -52,6 +52,7 @@ def soft_joint(
     with torch.no_grad():
         inside = torch.sigmoid((scores - soft_border(scores, k, temperature))/temperature)
         near = inside*(1 - inside)
+        # no item near the border: no slope, and no division by zero
         mean = (near*wanted).sum(-1, keepdim=True)/near.sum(-1, keepdim=True).clamp_min(1e-30)
         slope = near*(wanted - mean)/(k*temperature)
         value = (inside*wanted).sum(-1)/k
@@ -76,6 +77,7 @@ def nearest(
         free = allowed[ids]
         fewest = free.sum(1).min()
     require(fewest >= many, f'{corpus.name}: {fewest} items may be searched, {many} are needed; lower k')
+    # stable: allowed items first, the nearest first among them
     return np.take_along_axis(ids, np.argsort(~free, axis=1, kind='stable')[:, :many], 1)
 
 # %% ../nbs/186_direct.ipynb #5369f5a5
@@ -97,7 +99,7 @@ def look(self:Looks,
     "Retrieve, and label what was retrieved."
     ids = nearest(self.corpus, queries, many, self.allowed, cases.sequence)
     self.lookups += ids.size
-    self.asked.update(np.unique(ids).tolist())
+    self.asked.update(np.unique(ids).tolist()) # a label is paid for once
     return ids, self.corpus.attribute[ids] & (self.corpus.pattern[ids] == cases.pattern[:, None])
 
 # %% ../nbs/186_direct.ipynb #5136bb97
@@ -189,6 +191,7 @@ def direct_rewards(
         counts = dict(different=len(looks.asked), lookups=looks.lookups)
         run.record(model, corpus, s, round=1, step=step, **counts)
     how = dict(micro=s.hppo_batch, name=f'direct {corpus.name}', on_step=on_step)
+    # warm-up of a twentieth, ours: committed policies rest on it
     losses = fit(policy, loss, batch, s.direct_steps, s.direct_lr, replace(s, warmup_ratio=.05), **how)
     run.history = [row | dict(losses=losses) for row in run.history]
     return run

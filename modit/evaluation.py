@@ -85,6 +85,7 @@ def direction_auc(
     "AUC: share of pairs whose tail item scores above the input item, ties half (sec. Evaluation Protocol)."
     positive = np.einsum('nd,nrd->nr', query, tail)
     negative = np.einsum('nd,nmd->nm', query, prefix)
+    # one half for a tie, as the Mann-Whitney statistic counts it
     return np.heaviside(positive[:, :, None] - negative[:, None, :], .5).mean((1, 2), dtype=float)
 
 # %% ../nbs/110_evaluation.ipynb #c044
@@ -149,6 +150,7 @@ def case_noise(
     *purpose, # name of the random stream
 ):            # (n, ..., d) tensor, unit rows
     "Unit noise, from one random stream for each case."
+    # a stream a case: all models get the same noise, and the size of a batch moves none
     return torch.stack([sample_sphere(stream(s.seed, 'serve', *purpose, i), shape) for i in range(n)])
 
 # %% ../nbs/110_evaluation.ipynb #c7484519
@@ -170,7 +172,7 @@ def queries_in_blocks(
 ) -> np.ndarray: # (n, T, d) unit queries
     "Generate queries for many cases, a block at a time (sec. Inference)."
     device = next(model.parameters()).device
-    block = block or block_on(device, 250)
+    block = block or block_on(device, 250) # another number rounds otherwise than committed scores
     queries = []
     for i in range(0, len(noise), block):
         with torch.device(device): # a program that has set its own default gets the same queries
@@ -229,6 +231,7 @@ def score_cases(
     return rows.join(densities).assign(auc=auc)
 
 # %% ../nbs/110_evaluation.ipynb #c023
+# the columns of all committed score files, in their order
 CASE_COLUMNS = ['domain', 'split', 'case', 'pattern', 'method', 'attr', 'same', 'joint', 'cond', 'auc']
 
 # %% ../nbs/110_evaluation.ipynb #c024

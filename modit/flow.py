@@ -17,6 +17,7 @@ def sample_time(
     shape, # shape of the times
 ):         # float32 tensor in (0, 1)
     "Logit-normal times (sec. Metric-Ordered Training Objectives)."
+    # float32 draws: doubles would take other numbers from the stream than committed models did
     return torch.sigmoid(torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)))
 
 # %% ../nbs/090_flow.ipynb #c008
@@ -40,6 +41,7 @@ def flow_loss(
     z = path.flatten(1, 2)
     predicted = model(items, z, t, position, valid, visible)
     if scale != 1:
+        # a guided score trains nothing of the unconditional velocity
         with torch.no_grad(): without = unconditional_velocity(model, z, t, position)
         predicted = without + scale*(predicted - without)
     error = predicted.view_as(path) - velocity
@@ -111,6 +113,7 @@ def generate(
         cache = model.prefill(items, valid)
         z = noise
         for i in range(steps):
+            # the start of each step, as Euler has it; t = 1 is never asked
             t = noise.new_full((1, 1), i/steps)
             move = guided_velocity(model, cache, z, t, position, scale)/steps
             z = exp_map(z, move) if sampler == 'expmap' else normalize(z + move)

@@ -44,6 +44,7 @@ class MODiT(nn.Module):
         self.seq_len = seq_len
         self.embed_item = nn.Linear(dim, width)
         self.embed_noised = nn.Linear(dim, width)
+        # .02 is usual in transformers; committed weights rest on it and on the order of layers
         self.position_embedding = nn.Parameter(.02*torch.randn(seq_len, width))
         self.type_embedding = nn.Parameter(.02*torch.randn(2, width))
         self.time = TimeEmbedding(width)
@@ -63,6 +64,7 @@ def new_model(
     "A model with reproducible initial weights; raises `ValueError` for a backbone that lacks a method."
     seed = int(stream(s.seed, *seed_words).integers(2**31))
     usual = torch.get_default_dtype()
+    # drawn on the processor: the same weights on every device, and no global draw moves
     with torch.random.fork_rng(devices=[]), torch.device('cpu'):
         torch.manual_seed(seed)
         torch.set_default_dtype(torch.float32) # another program in this process may have set its own
@@ -81,6 +83,7 @@ def condition_tokens(self:MODiT,
     m = items.shape[1]
     most = self.seq_len - 1
     require(m <= most, f'{m} condition items for sequences of {self.seq_len}; give at most {most}')
+    # a unit vector's coordinates are of size 1/sqrt(d); so they are of size 1
     return self.embed_item(items*self.dim**.5) + (self.position_embedding[:m] + self.type_embedding[0])
 
 # %% ../nbs/080_model.ipynb #c042
@@ -90,6 +93,7 @@ def target_tokens(self:MODiT,
     position, # (T,) or (B, T) place of each target in the sequence
 ):            # (B, T, width)
     "Tokens of the noised targets."
+    # coordinates of size 1, as for the condition
     return self.embed_noised(z*self.dim**.5) + (self.position_embedding[position] + self.type_embedding[1])
 
 # %% ../nbs/080_model.ipynb #c045
@@ -129,6 +133,7 @@ def modulation(self:MODiT,
     "The modulation of every block, and the time features of the velocity head."
     features = F.silu(self.time(t))[:, None]
     time = self.shared(features).chunk(6, -1)
+    # one block at a time: six times a token's width for each
     for block in self.blocks: yield block.modulation(time)
     yield features
 
@@ -147,6 +152,7 @@ def cached_velocity(self:MODiT,
     bias = None
     if cache['valid'].shape[1]:
         mask = prefix_mask(cache['valid'], position, visible)[:, None]
+        # where all may attend, nothing is added
         if not mask.all(): bias = z.new_zeros(mask.shape).masked_fill_(~mask, -math.inf)
     for block, cached in zip(self.blocks, cache['layers'], strict=True):
         x = block(x, next(parts), cached, bias)
@@ -190,8 +196,11 @@ def count_flops(
     "Operations of the matrix products of a forward pass."
     W = s.width
     d = s.dim
+    # of the last block keys and values alone
     condition = 0 if cached else 2*d*W*m + (s.depth - 1)*(24*W*W + 4*W*m)*m + 4*W*W*m
+    # 24 = 2 (3 + 1 + 8): qkv, out, MLP; without a condition queries and keys are not needed
     block = 24*W*W + 4*W*m if m else 20*W*W
+    # 20 = 2 (2 + 6 + 2): the time's network, the shared projection, the head's modulation
     return condition + targets*(4*d*W + s.depth*block) + times*20*W*W
 
 MODiT.flops = staticmethod(count_flops)

@@ -53,6 +53,7 @@ def density_from_anchors(
     name:str,   # of the random stream
 ) -> tuple[np.ndarray, np.ndarray]: # predicted density (N,), the predictor's weights (d,), both float32
     "Label anchors by retrieval, and predict the density of all items (sec. From Sparse Metric Labels)."
+    # no held-out item is an anchor, though it counts where it is a neighbour
     allowed = np.flatnonzero(np.isin(role, (ROLES.index('train'), ROLES.index('other'))))
     rng = stream(s.seed, 'anchors', name)
     anchors = np.sort(rng.choice(allowed, min(s.anchors, len(allowed)), replace=False))
@@ -116,6 +117,7 @@ def order_sequences(
 ) -> np.ndarray: # (n, L) item ids
     "Sort each group by predicted density (Algorithm 1, line 6)."
     if order == 'random': return rng.permuted(groups, axis=1)
+    # stable below: items of one density keep the drawn order
     key = density[groups] if order == 'ascending' else -density[groups]
     return np.take_along_axis(groups, np.argsort(key, axis=1, kind='stable'), 1)
 
@@ -153,7 +155,7 @@ def by_pattern(
 ) -> list:   # one array of ascending item ids for each pattern
     "Item ids of each pattern."
     ids = np.flatnonzero(wanted)
-    ids = ids[np.argsort(pattern[ids], kind='stable')]
+    ids = ids[np.argsort(pattern[ids], kind='stable')] # stable: ids ascend in a pattern, and draws rest on it
     counts = np.bincount(pattern[ids], minlength=pattern.max() + 1)
     return np.split(ids, np.cumsum(counts)[:-1])
 
@@ -172,6 +174,7 @@ def pattern_pools(
     normals = by_pattern(corpus.pattern, mine & ~corpus.attribute)
     for c, (yes, no) in enumerate(zip(positives, normals, strict=True)):
         if len(yes) < least: continue
+        # so that normal items are this share of the whole pool
         extra = min(len(no), round(len(yes)*normal_share/(1 - normal_share)))
         pools[c] = np.concatenate([yes, rng.choice(no, extra, replace=False)]) if extra else yes
     none = f'{corpus.name}: no pattern has {least} positives of role {role}'
@@ -208,6 +211,7 @@ def _pick_patterns(
 ) -> np.ndarray: # (n,) rows of `size`
     "The pattern of each sequence."
     if not stratified: return rng.choice(len(size), n, p=size/size.sum())
+    # whole rounds: two patterns differ by one case at most
     rounds = [rng.permutation(len(size)) for _ in range(-(-n//len(size)))]
     return np.concatenate(rounds)[:n]
 
@@ -223,6 +227,7 @@ def make_cases(
     stratified=False,  # take the patterns in turn instead of drawing them by size
 ) -> Cases:
     "Metric-ordered sequences of a role (Algorithm 1)."
+    # draws in this order make the committed cases; every order has the same groups, being drawn last
     pools = pattern_pools(corpus, role, s.seq_len, normal_share, rng)
     patterns = np.array(list(pools))
     pick = _pick_patterns(np.array([len(p) for p in pools.values()]), n, rng, stratified)
@@ -251,5 +256,6 @@ def centroid(
     block=4096, # rows at a time
 ) -> np.ndarray: # (n, d) unit rows, float32
     "Normalised mean of the items of each row; for tails, the target of SFT (t_tail)."
+    # at least one part, for no rows too
     means = [items[ids[i:i + block]].mean(1) for i in range(0, max(1, len(ids)), block)]
     return normalize(np.concatenate(means))

@@ -30,7 +30,7 @@ NEAR_TIE = 2e-6 # more than the rounding errors of a product of two unit vectors
 def nearest_centroid(
     items,       # (N, d)
     centroids,   # (C, d)
-    block=65536, # items at a time
+    block=65536, # items at a time; changes no result, since near ties are decided in one order
 ) -> np.ndarray: # (N,) int32
     "Index of the nearest centroid of every item, in Euclidean distance."
     half = (centroids**2).sum(1)/2
@@ -46,7 +46,7 @@ def nearest_centroid(
     return nearest
 
 # %% ../nbs/065_patterns.ipynb #c006b
-KMEANS_NUMBERS = 2**27 # most numbers (rows times dimensions) that k-means is given
+KMEANS_NUMBERS = 2**27 # most numbers (rows times dimensions) that k-means is given; as floats half a gigabyte
 
 def sample_positives(
     items,     # (N, d)
@@ -57,6 +57,7 @@ def sample_positives(
     "The positives among the items, or a random sample if they are too many."
     rows = np.flatnonzero(attribute)
     limit = most//items.shape[1]
+    # in the items' order, as all of them would be: k-means depends on it
     if len(rows) > limit: rows = np.sort(stream(seed, 'positives').choice(rows, limit, replace=False))
     return np.asarray(items[rows])
 
@@ -71,6 +72,7 @@ def find_patterns(
     positive = sample_positives(items, attribute, seed)
     asked = f'clusters: {clusters} patterns asked of {len(positive)} positive items'
     require(len(positive) >= clusters, f'{asked}; lower clusters or add positives')
+    # one start, at most 50 steps: all committed patterns, and what follows from them, rest on these
     means = KMeans(clusters, n_init=1, max_iter=50, random_state=seed).fit(positive).cluster_centers_
     centroids = means.astype(np.float32)
     return centroids, nearest_centroid(items, centroids)
@@ -90,6 +92,7 @@ def patterns_of(
     return pattern
 
 # %% ../nbs/065_patterns.ipynb #c011
+# a corpus stores their numbers; 0 must be train, the role that no rule below takes away
 ROLES = ('train', 'item', 'pattern', 'valid', 'other')
 
 def holdout_split(
@@ -105,6 +108,7 @@ def holdout_split(
     test = s.of('heldout_clusters', name)
     valid = s.of('valid_clusters', name)
     positives = np.bincount(pattern[attribute], minlength=clusters)
+    # the order of the draws makes the committed splits
     able = rng.permutation(np.flatnonzero(positives >= s.heldout_positives))
     problem = f'{name}: {len(able)} patterns have {s.heldout_positives} positives'
     advice = f'{test + valid} are to be held out; lower heldout_clusters or heldout_positives, or add items'
@@ -114,6 +118,7 @@ def holdout_split(
     role[np.isin(pattern, able[test:test + valid])] = ROLES.index('valid')
     poor = (role == 0) & attribute & (positives[pattern] < s.train_positives)
     role[poor] = ROLES.index('other')
+    # a draw for every item, so that one label more moves no other item's draw
     held = (role == 0) & attribute & (rng.random(len(role)) < s.heldout_items)
     validates = rng.random(clusters) < s.valid_patterns
     role[held] = np.where(validates[pattern[held]], ROLES.index('valid'), ROLES.index('item'))

@@ -27,6 +27,7 @@ def winners(
     same,  # (n, c) purities
 ) -> np.ndarray: # (n,) candidate index
     "Best candidate of each case: highest joint, then same, then first (Algorithm 2, line 10)."
+    # rewards are often equal, being multiples of 1/K
     index = np.broadcast_to(np.arange(joint.shape[1]), joint.shape)
     return np.lexsort((index, -same, -joint), axis=1)[:, 0]
 
@@ -68,6 +69,7 @@ def implicit_scores(
 ) -> torch.Tensor: # (B, c) scores, mean over the draws
     "Negative flow-matching loss of every candidate in one packed pass (s_theta, sec. HPPO)."
     D = t.shape[1]
+    # candidate by candidate, for `flow_loss` gives target j the draw j mod D
     repeated = targets.repeat_interleave(D, 1)
     position = torch.full((repeated.shape[1],), prefix.shape[1], device=prefix.device)
     loss = flow_loss(model, prefix, repeated, position, t, noise, jacobi, scale=scale)
@@ -109,6 +111,7 @@ def preference_loss(
 ) -> torch.Tensor: # scalar
     "Mean preference loss over pairs plus the weighted tail term (full objective, sec. HPPO)."
     scores, tail = _scores_and_tail(model, rows, s)
+    # the policy's draws: differences of scores then come from candidates, not from noise
     draws = rows['t'], rows['noise'], s.jacobi, s.score_scale
     with torch.no_grad():
         fixed = implicit_scores(reference, rows['prefix'], rows['targets'][:, :-1], *draws)
@@ -127,6 +130,7 @@ def preference_batch(
     rng,           # NumPy generator of this step
 ) -> dict:         # the rows of `preference_loss`
     "A batch of cases that have a pair, with its shared draws of time and noise."
+    # draws in this order make the committed policies
     with_pair = np.flatnonzero(losers.any(1))
     rows = rng.choice(with_pair, s.hppo_batch, replace=len(with_pair) < s.hppo_batch)
     tail = centroid(corpus.items, pool.cases.tail[rows])[:, None]

@@ -32,6 +32,7 @@ def continuation_rows(
     B, L, d = items.shape
     T = targets or L - 1
     rate = s.condition_dropout if dropout is None else dropout
+    # draws in this order make the committed models; a whole sequence is hidden, or nothing of it
     visible = torch.from_numpy(rng.random(B) >= rate)
     t = sample_time(rng, (B, T))
     noise = sample_sphere(rng, (B, T, d))
@@ -73,8 +74,10 @@ def pretrain(
     """
     model = new_model(s)
     def batch(step):
+        # named by the step: a killed run resumes with the same sessions
         rng = stream(s.seed, 'pretrain', step)
         return continuation_rows(draw(rng), s, rng, targets=s.pretrain_targets)
+    # a weight of its own: ablations of `jacobi` all start from one pretrained model
     loss = partial(continuation_loss, jacobi=s.pretrain_jacobi)
     micro = s.pretrain_micro_batch
     return model, fit(model, loss, batch, s.pretrain_steps, s.pretrain_lr, s, micro, folder, 'pretrain')
@@ -91,6 +94,7 @@ def _one_step(graph, position, visited, rng):
     "The next items (n,) of random walks: neighbours that are not among the items (n, i) visited."
     ways = graph[position]
     closed = (ways[:, :, None] == visited[:, None, :]).any(2)
+    # a closed way has 1 or more, an open one less: so a random open one is least
     choice = np.argmin(rng.random(ways.shape) + closed, axis=1)
     return ways[np.arange(len(position)), choice]
 
@@ -132,11 +136,14 @@ def sessions_of(
 ):              # a function of n and a generator -> (n, L) item ids
     "A function that draws a domain's raw sequences; raises `ValueError` for too few training items."
     training = corpus.role == ROLES.index('train')
+    # held-out items enter no model, not even without their labels
     sessions = [x[training[x]] for x in raw or ()]
     sessions = [x for x in sessions if len(x) > 1]
+    # the graph needs a search for each item, and a general prior not all of them
     some = stream(s.seed, 'stops', corpus.drawn_by).permutation(np.flatnonzero(training))[:most]
     stops = np.unique(np.concatenate([some, *sessions]))
     sessions = [np.searchsorted(stops, x) for x in sessions]
+    # as many links as a session has items: a walk that has visited the others can still go on
     graph = _neighbour_graph(corpus.items[stops], s.seq_len)
     def draw(n, rng):
         if sessions: begun = _begin_at_sessions(sessions, n, s.seq_len, rng)
@@ -153,6 +160,7 @@ def mixed_sessions(
     "A function that draws a pretraining batch of raw sequences from several domains."
     draws = [sessions_of(corpus, s, raw) for corpus, raw in zip(corpora, raws, strict=True)]
     def draw(rng):
+        # domains are equally likely: as much of a small one as of a large one
         which = rng.integers(len(corpora), size=s.batch)
         items = np.empty((s.batch, s.seq_len, corpora[0].items.shape[1]), np.float32)
         for i, corpus in enumerate(corpora):

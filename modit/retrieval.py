@@ -57,7 +57,7 @@ def _load_faiss():
     "FAISS, its matrix products with the kernels that NumPy's OpenBLAS chose for this processor."
     mine = [x['architecture'] for x in threadpool_info() if x.get('architecture') in _KERNELS]
     if not mine or 'OPENBLAS_CORETYPE' in os.environ: return import_module('faiss')
-    os.environ['OPENBLAS_CORETYPE'] = mine[0]
+    os.environ['OPENBLAS_CORETYPE'] = mine[0] # its OpenBLAS reads this once, when it is loaded
     try: return import_module('faiss')
     finally: del os.environ['OPENBLAS_CORETYPE']
 
@@ -70,8 +70,8 @@ faiss = _load_faiss()
 def one_product(): # a context, or a decorator
     "Inside it FAISS has one thread and searches a block of queries by one matrix product."
     usual = faiss.omp_get_max_threads(), faiss.cvar.distance_compute_blas_threshold
-    faiss.omp_set_num_threads(1)
-    faiss.cvar.distance_compute_blas_threshold = 0
+    faiss.omp_set_num_threads(1) # fixes the order of sums
+    faiss.cvar.distance_compute_blas_threshold = 0 # else few queries are compared one by one, and round so
     try: yield
     finally:
         faiss.omp_set_num_threads(usual[0])
@@ -79,7 +79,7 @@ def one_product(): # a context, or a decorator
 
 
 # %% ../nbs/040_retrieval.ipynb #c012d
-CHUNK = 2**17 # rows that are read at once
+CHUNK = 2**17 # rows that are read at once; bounds memory, changes no result
 
 def in_chunks(
     n:int, # number of rows
@@ -93,6 +93,7 @@ def items_key(
     items, # (n, d) array
 ) -> str:  # 12 hexadecimal digits
     "A short hash of all items, read chunk by chunk."
+    # stored lists and collections are named by this key; another one makes them all again
     digest = hashlib.sha256(str((items.shape, items.dtype.str)).encode())
     for i, j in in_chunks(len(items)): digest.update(np.ascontiguousarray(items[i:j]))
     return digest.hexdigest()[:12]
@@ -149,6 +150,7 @@ def propose(
 ) -> np.ndarray: # (b, k) item ids, -1 where an approximate index found none
     "Candidates of one block of queries, filled up to full size if the engine multiplies it at once."
     full = queries
+    # a product rounds by the number of its rows, so that is always the same
     if self.kind in ('flat', 'ivf'):
         full = np.zeros((self.block, queries.shape[1]), np.float32)
         full[:len(queries)] = queries
@@ -163,7 +165,7 @@ def exact_scores(
     items,   # (N, d)
     queries, # (b, d) unit
     ids,     # (b, k) item ids, -1 for none
-    few=16,  # queries at a time
+    few=16,  # queries at a time; saves memory, changes no score
 ) -> np.ndarray: # (b, k) float32, minus infinity for none
     "Inner products of each query with its candidates, in double precision."
     # in double, rounded once: a score is the same in every batch and beside any other candidates
@@ -181,7 +183,7 @@ def in_blocks(
     k:int,   # how many candidates
 ) -> tuple[np.ndarray, np.ndarray]: # scores (q, k), ids (q, k), unsorted
     "Candidates of any number of queries, with exact scores."
-    scores = [np.zeros((0, k), np.float32)]
+    scores = [np.zeros((0, k), np.float32)] # for no queries
     ids = [np.zeros((0, k), np.int64)]
     for i in range(0, len(queries), self.block):
         part = queries[i:i + self.block]
@@ -231,6 +233,7 @@ def best_first(
 ) -> tuple[np.ndarray, np.ndarray]: # scores (at most k,) descending, rows
     "The k best of some rows by their exact scores, equal ones by row."
     if k < len(rows): rows = rows[scores >= np.partition(scores, -k)[-k] - CLOSE]
+    # 2**14 at a time: the rows are copied as doubles
     parts = [exact_scores(items, query[None], rows[None, i:j])[0] for i, j in in_chunks(len(rows), 2**14)]
     exact = np.concatenate([np.zeros(0, np.float32), *parts])
     order = np.lexsort((rows, -exact))[:k]
@@ -247,4 +250,5 @@ def search(    # noqa: F811 (the other one is a method)
     if exclude is None: return index.search(queries, k)[1]
     ids = index.search(queries, k + exclude.shape[1])[1]
     mine = (ids[:, :, None] == exclude[:, None, :]).any(2)
+    # stable: the case's own items go to the end, the others keep their order
     return np.take_along_axis(ids, np.argsort(mine, axis=1, kind='stable')[:, :k], 1)

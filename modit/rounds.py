@@ -30,6 +30,7 @@ def with_warmup(
     steps:int,  # optimiser steps of the round
 ) -> Settings:
     "Settings whose warm-up has at least `hppo_warmup` steps."
+    # the paper's ratio is one step of a short round, which is no warm-up
     return replace(s, warmup_ratio=max(s.warmup_ratio, s.hppo_warmup/steps))
 
 # %% ../nbs/184_rounds.ipynb #e007bf22
@@ -56,6 +57,7 @@ def hppo_round(
         return preference_batch(pool, win, losers, corpus, s, rng)
     of_margins = named(variant.loss)
     def loss(model, rows): return preference_loss(model, reference, rows, s, of_margins)
+    # no folder: the checkpoints of a stage are not needed in so short a round
     how = dict(micro=s.hppo_batch, name=f'hppo {corpus.name} round {round_number}', on_step=on_step)
     return facts | dict(losses=fit(policy, loss, batch, steps, s.hppo_lr, with_warmup(s, steps), **how))
 
@@ -100,7 +102,7 @@ def record(
 ):
     "Validate a policy and keep it."
     self.history.append(facts | on_main(partial(validate, policy, corpus, s)))
-    self.checkpoints.append(copy.deepcopy(policy))
+    self.checkpoints.append(copy.deepcopy(policy)) # training goes on with the policy itself
 
 # %% ../nbs/184_rounds.ipynb #7ef07063
 def _trainable(start, sft, s):
@@ -143,7 +145,9 @@ def next_pool(
     "The pool of a later round (Algorithm 2, line 7)."
     if variant.new_cases: return labelled_pool(policy, corpus, s, round_number, label)
     def propose(rows):
+        # the noise of the first round's fan: only the policy has changed
         return dict(policy=fan_candidates(policy, corpus, first.cases, s, 'round', 1, rows=rows))
+    # static candidates of the same cases keep their labels
     return first.only('static').merge(label(propose, corpus, first.cases, s))
 
 # %% ../nbs/184_rounds.ipynb #34f1e239
@@ -177,6 +181,7 @@ def resumed(
         run.history.append(load_checkpoint(path, policy)['row'])
         run.checkpoints.append(policy)
     if not files:
+        # row 0: validation may prefer SFT to every round
         run.record(sft, corpus, s, round=0, step=0)
         _save_round(run, folder)
     return run
@@ -195,7 +200,7 @@ def _best_of_round(policy, sft, corpus, pool, s, variant, number): # a Run of on
     return Run([tried.history[tried.best] | facts], [tried.policy])
 
 # %% ../nbs/184_rounds.ipynb #7dbab28b
-PATIENCE = 2 # rounds without an improvement after which a run ends
+PATIENCE = 2 # rounds without an improvement after which a run ends; one may fall back by chance
 
 def iterate(
     sft,             # the SFT model, left as it is

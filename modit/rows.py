@@ -17,6 +17,7 @@ def row_lengths(
 ) -> np.ndarray: # (N,) float64
     "Euclidean length of every row, as a double."
     parts = []
+    # in double: a row of length one must be told from one that is off by 1e-6
     for i in range(0, max(1, len(x)), block): # no rows are one empty part
         with np.errstate(over='ignore', invalid='ignore'): # who needs finite rows refuses the others
             parts.append(np.linalg.norm(np.asarray(x[i:i + block], np.float64), axis=1))
@@ -34,12 +35,14 @@ def unit_rows(
     block=8192, # rows at a time
 ) -> np.ndarray: # (N, d) unit rows of float32
     "The rows scaled to length one; a table of unit rows is returned as it is."
+    # a row that is as near to one as its numbers can be keeps its bits, and a mapped table its file
     half = _half(x, block)
     is_unit = np.abs(lengths - 1) < (np.finfo(np.float16).eps if half else 1e-6) # as near as rounding allows
     if x.dtype == np.float32 and is_unit.all(): return x
     divisor = np.where(is_unit, 1, lengths)[:, None]
     def at_one(i):
         rows = (np.asarray(x[i:i + block], np.float32)/divisor[i:i + block]).astype(np.float32)
+        # rounded again: a table in halves gives the same items as its copy in single precision
         return rows.astype(np.float16).astype(np.float32) if half else rows
     return as_rows((at_one(i) for i in range(0, len(x), block)), x.shape, path)
 

@@ -28,6 +28,7 @@ def clone_root(
     start:Path|str='.', # folder to begin at
 ):                      # the folder of the clone, None outside of one
     "The nearest clone of modit at or above a folder."
+    # both, since other projects have a settings.ini too
     return next((x for x in _above(start) if (x/'settings.ini').exists() and (x/'data_synth').is_dir()), None)
 
 # %% ../nbs/002_settings.ipynb #c008a
@@ -42,6 +43,7 @@ def repo_root(
 # %% ../nbs/002_settings.ipynb #c0080a1d
 def check_package():
     "Refuse to run a package that is not that of the clone this process stands in; raises `ValueError`."
+    # two clones with one environment: stages of this one would be named after code of the other
     clone, package = clone_root(), Path(modit.__file__).resolve().parent
     advice = f'run the modit of its own .venv, or install it: pip install -e {clone}'
     require(clone is None or package == clone/'modit', f'{clone} is not the clone of {package}; {advice}')
@@ -52,6 +54,7 @@ def _announce(path): warnings.warn(f'settings are those of {path}', stacklevel=2
 
 def settings_path() -> Path:
     "The settings file in force; warns if the file is neither the clone's nor the package's."
+    # another program's settings.ini has no `seq_len`, and is passed over
     for path in (x/'settings.ini' for x in _above('.')):
         if path.exists() and 'seq_len' in path.read_text(errors='ignore', encoding='utf-8'):
             if path.parent != clone_root(): _announce(path)
@@ -116,6 +119,7 @@ def _wrong_range(key, value):
     if key in SHARES: return None if 0 <= value <= 1 else 'between 0 and 1'
     if key in ABOVE_ZERO: return None if value > 0 else 'above 0'
     if key in NOT_NEGATIVE: return None if value >= 0 else '0 or more'
+    # whole numbers that stand in no list above are counts
     return '1 or more' if isinstance(value, int) and value < 1 else None
 
 # %% ../nbs/002_settings.ipynb #c030
@@ -175,7 +179,7 @@ def check_sizes(
         require(deepest <= tail, f'setting {key}: {deepest} is deeper than the tail of {tail} items')
     require(s.pretrain_targets < s.seq_len, f'setting pretrain_targets: {s.pretrain_targets} targets in '
             f'sequences of {s.seq_len}, whose first item is none; give at most {s.seq_len - 1}')
-    needed = s.k + s.seq_len
+    needed = s.k + s.seq_len # a search finds the case's own items too, and drops them
     require(needed <= min(s.items), f'setting k: {s.k} neighbours and {s.seq_len} case items do not fit '
             f'in a corpus of {min(s.items)}; lower k or raise items')
     require(s.width % s.heads == 0, f'setting heads: {s.heads} heads do not divide width {s.width}')

@@ -51,6 +51,7 @@ def continue_pretraining(
     repetition = [s.of('repetition', name)*s.cpt_epochs for name in names]
     pool = mix_domains(rows, repetition, stream(s.seed, 'mix', *(c.drawn_by for c in corpora)))
     def batch(step):
+        # every batch mixes domains, since one model is trained for all
         drawn = pool[step*s.batch:(step + 1)*s.batch]
         items = np.stack([corpora[i].items[cases[i].sequence[row]] for i, row in drawn])
         return continuation_rows(items, s, stream(s.seed, 'cpt', step), later_dropout(s))
@@ -78,6 +79,7 @@ def sft_rows(
     "A batch of seeds and targets with its draws of dropout, time and noise."
     B = len(prefix)
     D = s.sft_draws
+    # draws in this order make the committed models
     visible = torch.from_numpy(rng.random((B, D)) >= later_dropout(s))
     t = sample_time(rng, (B, D))
     noise = sample_sphere(rng, (B, D, target.shape[1]))
@@ -114,6 +116,7 @@ def finetune(
     model = copy.deepcopy(model)
     name, word = corpus.name, corpus.drawn_by
     cases = training_cases(corpus, s.of('train_rows', name), s)
+    # one shuffle of all epochs: a killed run resumes with the same batches
     order = stream(s.seed, 'sft order', word).permuted(list(range(len(cases)))*s.of('sft_epochs', name))
     def batch(step):
         some = cases[order[step*s.batch:(step + 1)*s.batch]]

@@ -34,6 +34,7 @@ def direction(
     "The direction from a start to an end; zeros where they are as good as one."
     way = end - start
     length = np.linalg.norm(way, axis=-1, keepdims=True)
+    # the inner where lets no zero divide
     return np.where(length > least, way/np.where(length > least, length, 1), 0*way)
 
 # %% ../nbs/020_sphere.ipynb #c008
@@ -42,6 +43,7 @@ def sample_sphere(
     shape:tuple,             # (..., d)
 ) -> torch.Tensor:           # (..., d) float32 unit vectors
     "Points drawn uniformly from the unit sphere (sec. Metric-Ordered Training Objectives: noise)."
+    # single precision takes other bits of the stream than double; all committed models rest on it
     return normalize(torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)))
 
 # %% ../nbs/020_sphere.ipynb #c011
@@ -97,6 +99,7 @@ def log_map(
     size = _norm(across)
     lost = size <= 8*torch.finfo(size.dtype).eps      # no direction left in the digits
     e = normalize(torch.where(lost, _detour(x), across))
+    # equal points: `across` itself, whose derivative there is right (the projection)
     return torch.where(lost & (c > 0), across, torch.atan2(size, c)*e)
 
 # %% ../nbs/020_sphere.ipynb #c028
@@ -107,6 +110,7 @@ def geodesic(
 ):      # points (..., d), velocities (..., d)
     "Great-circle path z_t and its velocity (equation of L_FM: z_t and its time derivative)."
     t = torch.as_tensor(t, dtype=x0.dtype, device=x0.device)[..., None]
+    # in w and sinc nothing is divided by a small angle
     w = log_map(x0, x1)
     theta = _norm(w)
     return exp_map(x0, t*w), torch.cos(t*theta)*w - t*theta**2*sinc(t*theta)*x0
@@ -136,6 +140,7 @@ def weighted_error(
     "Squared velocity error under a Jacobi weight (equation of L_FM; App. A)."
     if kind != 'anisotropic': return jacobi_weight(t, theta, kind)*error.square().sum(-1)
     e = normalize(velocity)
+    # curvature acts in the tangent plane alone
     error = to_tangent(z, error)
     along = _dot(error, e)
     across = (error - along*e).square().sum(-1)

@@ -33,6 +33,7 @@ def resample_counts(
     "How often each unit occurs in each resample (sec. Significance); raises `ValueError` for no units."
     if units < 1 or resamples < 1:
         raise ValueError(f'cannot resample {units} units {resamples} times; both must be at least 1')
+    # so many rows at a time bound memory; the draws are the same in blocks of any size
     counts, rows = np.empty((resamples, units), np.float32), max(1, 100_000//units)
     for start in range(0, resamples, rows):
         block = counts[start:start + rows]
@@ -107,6 +108,7 @@ def _contrast(a, b):
 
 # %% ../nbs/190_stats.ipynb #c023
 @lru_cache(2)
+# one seed for all: contrasts of one size share their resamples
 def _usual_counts(units, resamples): return resample_counts(units, resamples, np.random.default_rng(0))
 
 def paired_bootstrap(
@@ -179,6 +181,7 @@ def holm(
 ) -> np.ndarray: # (m,) adjusted p-values
     "Holm's step-down adjustment over a family of contrasts (ours, for fig:sig)."
     p = np.asarray(p, float)
+    # NaN sorts to the end, and counts as no test
     order, m = np.argsort(p), int((~np.isnan(p)).sum())
     scaled = np.minimum(1, p[order]*(m - np.arange(len(p))))
     adjusted = np.empty_like(p)

@@ -26,6 +26,7 @@ def stream(
     *names,   # what the stream is for: words and numbers
 ) -> np.random.Generator:
     "An independent random generator for a named purpose."
+    # JSON keeps ('ab', 'c') and ('a', 'bc') apart; every committed number rests on these bytes
     digest = hashlib.sha256(json.dumps([seed, *names], default=str).encode()).digest()
     return np.random.default_rng(np.frombuffer(digest, dtype=np.uint32))
 
@@ -34,6 +35,7 @@ def fingerprint(
     *parts, # JSON-serialisable values
 ) -> str:   # 12 hexadecimal digits
     "A short, stable hash of values, independent of process and machine."
+    # keys of all stored stages are made of this text: another one makes every stage anew
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -59,6 +61,7 @@ def _place(path): # of a file behind links, and its mode, None for a new one; `O
 # %% ../nbs/010_store.ipynb #c016a1b2
 def _ended(part): # whether the process of this machine that a part names has ended
     node, pid, _ = part.name.rsplit('-', 2)
+    # on Windows signal 0 is Ctrl+C
     if os.name != 'posix' or not node.endswith(f'.{platform.node()}'): return False # nothing is known of it
     try: os.kill(int(pid), 0)
     except ProcessLookupError: return True
@@ -93,6 +96,7 @@ def _put_all(parts, gone):
         for path in gone: Path(path).unlink(missing_ok=True)
         now = 'new'
     finally:
+        # old: only our own marks go; half: they stay, and readers refuse the files; new: all go
         for mark in dict(old=new, half=(), new=marks)[now]: mark.unlink(missing_ok=True)
 
 # %% ../nbs/010_store.ipynb #c016x
@@ -110,6 +114,7 @@ def whole_files(
                 parts.append((path, place, stack.enter_context(_open_part(place, mode)), mode))
             files = [file for _, _, file, _ in parts]
             yield files
+            # a rename may reach the disk before the bytes do
             for f in files: os.fsync(f.flush() or f.fileno())
         _put_all(parts, gone)
     except OSError as e:
@@ -158,6 +163,7 @@ def lock_file(
 ):             # an open file, which holds the lock until it is closed
     "Lock out other processes; without `wait`, raises `BlockingIOError` when another one holds the lock."
     path.parent.mkdir(parents=True, exist_ok=True)
+    # a+: to open the file must not empty what its holder wrote there
     file = open(path, 'a+', encoding='utf-8')
     try: _flock(file, False)
     except BlockingIOError:
@@ -177,6 +183,7 @@ def save_arrays(
 ):
     "Write arrays and metadata as one safetensors file, atomically."
     arrays = {k: np.ascontiguousarray(v) for k, v in arrays.items()}
+    # sorted, so that equal content gives equal bytes
     atomic_write(path, save(arrays, metadata={'modit': json.dumps(meta, sort_keys=True)}))
 
 # %% ../nbs/010_store.ipynb #c025
@@ -201,6 +208,7 @@ def save_rows(
 ):
     "Write a table block by block, atomically; raises `ValueError` if the number of rows is wrong."
     with whole_file(path) as f:
+        # the header alone: `np.save` would want the whole table in memory
         write_array_header_1_0(f, dict(descr='<f4', fortran_order=False, shape=tuple(shape)))
         rows = 0
         for block in blocks:
@@ -213,6 +221,7 @@ def open_rows(
     path:Path|str, # a file of `save_rows`
 ) -> np.ndarray:   # (N, d) mapped, read only
     "Map a table into memory; raises `ValueError` when it is missing or damaged."
+    # it refuses a short file; to read beyond the end of one would kill the process
     try: return open_memmap(path, mode='r')
     except (ValueError, OSError, EOFError) as e:
         raise ValueError(f'{path}: the table of rows cannot be read ({e}); delete the files that share its '
@@ -240,6 +249,7 @@ def save_table(
     if isinstance(x, np.memmap) and x.dtype == '<f4' and x.flags.c_contiguous:
         file = Path(x.filename).resolve()
         whole = x.offset + x.nbytes
+        # a slice of a mapped table is less than its file holds
         if file.parent in homes and file.stat().st_size == whole: return file.name
     save_rows(path, [x], x.shape)
     return path.name

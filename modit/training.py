@@ -33,6 +33,7 @@ def learning_rate(
     "Warm-up and cosine decay (App. B, Stages)."
     rising = max(1, round(warmup*steps)) # it is a divisor
     if step < rising: return peak*(step + 1)/rising
+    # -1: the last step itself is at the floor
     done = (step - rising)/max(1, steps - rising - 1)
     return peak*(floor + (1 - floor)*(1 + math.cos(math.pi*min(done, 1)))/2)
 
@@ -149,6 +150,7 @@ def all_reduce_mean(
     "Means over all processes, in place for the gradients."
     if processes().num_processes == 1: return float(loss)
     grads = [p.grad for p in model.parameters() if p.grad is not None]
+    # in one vector: one exchange a step
     mean = reduce(torch.cat([*(g.flatten() for g in grads), loss.view(1)]), 'mean')
     *parts, value = mean.split([*(g.numel() for g in grads), 1])
     for grad, part in zip(grads, parts, strict=True): grad.copy_(part.view_as(grad))
@@ -173,6 +175,7 @@ def train_step(
         value.backward()
         total += value.detach() # no number is fetched before the step ends: the device need not wait
     total = all_reduce_mean(model, total)
+    # after the exchange, so that every process clips the same gradient
     torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
     optimiser.step()
     optimiser.zero_grad()
@@ -180,6 +183,7 @@ def train_step(
 
 # %% ../nbs/100_training.ipynb #c024
 def _make_optimiser(model, lr, s):
+    # betas and fused sums are ours; all committed weights rest on them
     constants = dict(weight_decay=s.weight_decay, betas=(.9, .95), fused=True)
     return torch.optim.AdamW(model.parameters(), lr=lr, **constants)
 
@@ -239,6 +243,7 @@ def fit(
     for step in progress:
         for group in optimiser.param_groups:
             group['lr'] = learning_rate(step, steps, lr, s.warmup_ratio, s.min_lr_ratio)
+        # each process draws the whole batch: the draws do not depend on their number
         rows = shard_rows(batch(step), rank, world)
         rows = {k: v.to(process.device) for k, v in rows.items()}
         value = train_step(model, optimiser, loss, rows, micro, s.grad_clip, s.precision)
@@ -248,5 +253,6 @@ def fit(
         if on_step: on_step(step + 1, model)
         due = (step + 1) % s.checkpoint_every == 0 and step + 1 < steps # a stage saves its own end
         done = dict(step=step + 1, losses=losses)
+        # the losses too: a resumed stage stores its whole curve
         if path and due: on_main(partial(save_checkpoint, path, model, optimiser, **done))
     return losses

@@ -123,6 +123,7 @@ def require(
 def _read_one(kind, value):
     "One number or word; `ValueError` when it is of another kind or not finite."
     accepted = {int: (int, str), float: (int, float, str), str: (str,)}[kind]
+    # a bool is an int in Python, so `k=True` would pass as 1
     if isinstance(value, bool) or not isinstance(value, accepted): raise ValueError
     parsed = kind(value)
     if kind is float and not math.isfinite(parsed): raise ValueError

@@ -14,11 +14,17 @@ import pytest
 from test_extras import canonical, installed_by
 
 from conftest import ROOT, copy_repository
-from modit.settings import load_settings
 
 pytestmark = pytest.mark.slow
 RUNNING = f'{sys.version_info.major}.{sys.version_info.minor}'
+TRAIN = ('torch', 'accelerate')
 NOTEBOOKS = ('papermill', 'nbdev', 'jupyterlab', 'ipykernel', 'nbclient', 'snakemake', 'matplotlib')
+
+METHOD = """
+import modit
+s = modit.load_settings('smoke')
+assert len(modit.prepare_corpus(modit.synthetic_domain(s, 'D3'), s).items) == s.of('items', 'D3')
+"""
 
 
 def run(command, cwd, fails=False, **words):
@@ -50,10 +56,11 @@ def link_dependencies(python, extra=''):
 
 
 def env_of(python, wheel, folder):
-    "An environment with the wheel and what it asks for, linked to what is installed here or fetched."
+    "An environment with the wheel and what it asks for, linked from here; or fetched, with torch."
     run([python, '-m', 'venv', '--without-pip', folder], folder.parent)
     pip = [sys.executable, '-m', 'pip', '--python', folder/'bin'/'python', 'install', '-q']
-    if python != sys.executable: run([*pip, '--no-cache-dir', '-c', ROOT/'requirements.lock', wheel], ROOT)
+    fetched = '--no-cache-dir', '-c', ROOT/'requirements.lock', f'{wheel}[train]'
+    if python != sys.executable: run([*pip, *fetched], ROOT)
     else:
         run([*pip, '--no-deps', '--no-index', wheel], ROOT)
         link_dependencies(folder/'bin'/'python')
@@ -104,11 +111,14 @@ def test_the_tool_in_an_empty_folder(env, icons, tmp_path):
     assert sorted(os.listdir(icons)) == ['icons', 'seeds.txt'], 'what is stored lies beside the embeddings'
 
 
-def test_the_method_runs_without_notebook_machinery(env, tmp_path):
-    code = "import modit; s = modit.load_settings('smoke'); print(len(modit.synthetic_domain(s, 'D3').items))"
-    assert run([env/'python', '-c', code], tmp_path).strip() == str(load_settings('smoke').of('items', 'D3'))
-    code = f'from importlib.util import find_spec; print([x for x in {NOTEBOOKS} if find_spec(x)])'
-    assert run([env/'python', '-c', code], tmp_path).strip() == '[]'
+def test_the_method_runs_with_torch_and_asks_for_it_without(env, tmp_path):
+    code = f'from importlib.util import find_spec; print([x for x in {NOTEBOOKS + TRAIN} if find_spec(x)])'
+    there = run([env/'python', '-c', code], tmp_path).strip()
+    if there == str([*TRAIN]): return run([env/'python', '-c', METHOD], tmp_path)
+    assert there == '[]', there
+    wanted = " needs torch: pip install 'modit[train]'\n"
+    assert run([env/'python', '-c', METHOD], tmp_path, fails=True).endswith(f'modit.prepare_corpus{wanted}')
+    assert run([env/'modit', 'stage', 'sft', 'D3'], tmp_path, fails=True) == f'modit: modit stage{wanted}'
 
 
 def test_what_works_on_the_repository_asks_for_a_clone(env, tmp_path):
@@ -140,6 +150,7 @@ print(len(MilvusIndex(np.eye(9, dtype='float32'), 'here.db').search(np.eye(9, dt
 """
 WRITTEN = "from modit.repro.report.article import write_report; write_report()"
 ALONE = dict(
+    train=['-c', METHOD],
     parquet=['-c', PARQUET], milvus=['-c', SEARCHED], public=['-c', DRAWN], report=['-c', WRITTEN],
     run=['-m', 'modit.cli.command', 'run', '310_density', '--profile', 'smoke', '--fresh'])
 

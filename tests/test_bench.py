@@ -17,6 +17,7 @@ sys.path.insert(0, str(ROOT/'bench'))
 import folder  # noqa: E402 (the scripts of bench/)
 import line  # noqa: E402
 import race  # noqa: E402
+import shop  # noqa: E402
 
 pytestmark = pytest.mark.slow
 S = load_settings('smoke')
@@ -54,6 +55,17 @@ def test_a_script_refuses_what_it_does_not_know(script):
     run = subprocess.run([sys.executable, ROOT/'bench'/f'{script}.py', '--size', 'nosuch'], text=True,
                          env=environment(ROOT), capture_output=True)
     assert run.returncode == 2 and 'error: ' in run.stderr and not run.stdout
+
+
+# ---- the shop
+def test_a_shop_is_as_it_was_described():
+    s = shop.made_shop(3, 9000)
+    assert abs(s.labelled.mean() - .1) < .02 and abs(s.right.mean() - .15) < .02
+    assert len({*s.category[s.new]}) <= 16 and not s.labelled[s.new].any()
+    wrong = (s.label[s.labelled] == '1') != s.right[s.labelled]
+    assert .02 < wrong.mean() < .08
+    seeds, kinds = shop.made_requests(s, 3, True)
+    assert s.right[seeds].all() and (s.category[seeds] == kinds[:, None]).all() and s.new[seeds].all()
 
 
 # ---- the others

@@ -18,9 +18,9 @@ EXTRAS = PROJECT['optional-dependencies']
 
 # The files that an extra is for; all other modules are for a plain install.
 REPORT, PUBLIC = 'modit/repro/report/article.py', 'modit/repro/datasets/*.py'
-FILES = dict(run=['modit/repro/**/*.py'], report=[REPORT], milvus=['modit/index/milvus.py'], public=[PUBLIC],
-             dev=['tests/*.py', 'docs/*.py'], look=['modit/serving/look.py'],
-             parquet=['modit/data/columns.py'])
+FILES = dict(train=['modit/*.py', 'modit/index/device.py'], run=['modit/repro/**/*.py'], report=[REPORT],
+             milvus=['modit/index/milvus.py'], public=[PUBLIC], dev=['tests/*.py', 'docs/*.py'],
+             look=['modit/serving/look.py'], parquet=['modit/data/columns.py'])
 SHOWN = dict(run=EXPERIMENTS, dev=PAGES)  # pages that it runs
 # What a call brings in without an import line: pandas, and processes.
 BEHIND = {r'\.to_markdown\(': 'tabulate', r"'-m', 'snakemake'": 'snakemake',

@@ -1,15 +1,18 @@
 """Mistakes that no page would show: each of these tests fails for one that was made by hand, once. Most ask
 who sees which labels: those of held-out items are turned round, and nothing else is learned."""
 import math
-from dataclasses import replace
+import subprocess
+import sys
+from dataclasses import fields, replace
 from importlib import import_module
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from conftest import corpus_of
+from conftest import ROOT, copied, corpus_of, environment
 from modit import (VARIANTS, continue_pretraining, direct_rewards, evaluation, finetune, flow, hppo,
                    labelled_pool, load_settings, ordering, pretrain, sample_cases, score_cases)
 from modit.direct import Looks, direct_batch, direct_loss
@@ -19,7 +22,7 @@ from modit.patterns import ROLES
 from modit.preference import implicit_scores
 from modit.repro.report.verdicts import contrasts
 from modit.sphere import geodesic
-from modit.stages import stages
+from modit.stages import reach, source, stages
 from modit.stats import cluster_interval, holm
 from modit.store import stream
 
@@ -163,3 +166,81 @@ def test_a_key_follows_the_code_of_its_engine():
         words = stages.functions_of(load_settings('smoke', index=index), 'corpus')
         return '\n'.join(stages.code_reached(*words))
     assert 'IndexHNSWFlat' in code('hnsw') and 'IndexHNSWFlat' not in code('flat')
+
+
+def test_a_default_of_a_variant_that_is_another_now_changes_its_keys():
+    assert stages.FIRST.keys() == {f.name for f in fields(stages.Variant)} - {*stages.DISPLAYED}
+    stretch = next(f for f in fields(stages.Variant) if f.name == 'stretch')
+    with patch.object(stretch, 'default', 2): # a row that says nothing now has 2
+        assert stages._values_of(replace(VARIANTS['adaptive'], stretch=2)) == dict(stretch=2)
+    assert stages._values_of(VARIANTS['adaptive']) == {}
+
+
+def test_a_key_that_was_asked_for_follows_what_is_edited_later(monkeypatch):
+    def key(): return stages.stage_key(S, 'adaptive', 'D1')
+    first = key()
+    monkeypatch.setitem(stages.VARIANTS, 'adaptive', replace(VARIANTS['adaptive'], stretch=2))
+    assert key() != first
+    monkeypatch.undo()
+    assert key() == first
+
+
+# Modules of a package that is edited, and what is edited in them.
+TEXTS = dict(a="""
+from .b import one as step, keep
+from . import c
+
+class Box: pass
+
+def make(): return step(keep(Box(), c.size))
+""", b="""
+count = 0
+def one(x): return x + 1
+def two(x): return x + 2
+def keep(*x):
+    global count
+    count = count + 1
+    return one(two(x))
+""", c='size = 3', d="""
+from fastcore.basics import patch
+from .a import Box
+
+@patch
+def g(self: Box): return 4
+""")
+
+
+def code_of_texts(**texts):
+    "The code that `make` of module `a` reaches."
+    asked = (reach.contents, reach.found_at, reach._patching, reach._added, reach._part, reach.reached)
+    paths = {name: source.PACKAGE/f'{name}.py' for name in texts}
+    at = {path.with_suffix(''): name for name, path in paths.items()}
+    with patch.dict(source.sources(), texts), patch.dict(source._module_files(), paths), \
+            patch.dict(source._modules_at(), at):
+        for x in asked: x.cache_clear()
+        code = reach.code_reached('modit.a:make')
+    for x in asked: x.cache_clear()
+    return code
+
+
+@pytest.mark.parametrize('module, old, new', [
+    ('a', 'one as step', 'two as step'), ('a', 'import c', 'import b as c'), ('b', 'count = 0', 'count = 5'),
+    ('b', 'x + 2', 'x + 3'), ('c', '3', '4'), ('d', '4', '5')])
+def test_what_is_edited_is_in_a_key(module, old, new):
+    text = TEXTS[module].replace(old, new)
+    assert text != TEXTS[module] and code_of_texts(**TEXTS) != code_of_texts(**TEXTS | {module: text})
+
+
+def test_the_code_of_a_key_is_what_was_imported(tmp_path):
+    "Whichever module is imported first, and when keys are first asked for."
+    copied(ROOT/'modit', tmp_path/'modit')
+    code = """if True:
+        from pathlib import Path
+        import modit.rows
+        path = Path(modit.rows.__file__)
+        path.write_text(path.read_text('utf-8') + '\\ndef other(): return 1\\n', 'utf-8') # edited, exported
+        from modit.stages.reach import refuse_changed
+        refuse_changed('modit.rows:unit_rows')"""
+    run = subprocess.run([sys.executable, '-c', code], cwd=tmp_path, env=environment(tmp_path),
+                         capture_output=True, text=True)
+    assert f'{tmp_path}/modit/rows.py has changed since this process read it' in run.stderr

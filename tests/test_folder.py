@@ -5,6 +5,7 @@ import re
 import shutil
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ import torch
 
 from conftest import own_settings
 from modit.stages import pipeline, stages
-from modit.data.folder import (folder_key, open_embeddings, problems, read_facts,
+from modit.data.folder import (folder_key, open_embeddings, own_domain, problems, read_facts,
                                read_folder, write_folder, write_table)
 from modit.serving import goods
 from modit.serving.goods import read_goods
@@ -253,6 +254,14 @@ def test_a_table_of_vectors_is_the_folder(good, tmp_path):
 
 
 # ---- the command, and files of any kind
+def test_random_streams_are_of_the_items_and_not_of_a_name(good, tmp_path):
+    n, dim = np.load(good/'embeddings.npy').shape
+    def word(path, name):
+        s = SimpleNamespace(of=lambda key, _: str(path) if key == 'folders' else n, dim=dim)
+        return own_domain(s, name).word
+    assert word(good, 'a') == word(shutil.copytree(good, tmp_path/'other'), 'b') != ''
+
+
 def test_the_command_says_everything_and_exits_2(tmp_path, good, modit):
     def check(*words): return modit('check', *words)
     status, lines, _ = check(write(tmp_path/'bad', embeddings=with_row(7, 0), ids=['item5', *IDS[1:]]))

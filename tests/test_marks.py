@@ -8,13 +8,14 @@ import shutil
 import pandas as pd
 import pytest
 
-from conftest import copied, results, run_bare
-from modit.repro.pages import page
+from conftest import ROOT, copied, results, run_bare
+from modit.repro.pages import marks, page
 from modit.repro.pages.marks import drop_stale, facts_of, has_run, run_marker
 from modit.repro.pages.page import open_page
 from modit.repro.report.ledger import judge, update_claims
 from modit.repro.report.report import Table, read_cases, read_rows, write_cases, write_tables
 from modit.settings import load_settings
+from modit.stages.source import code_of, sources
 from test_runs import MAIN_RUN, finish, kill_when, messages, models
 
 ROWS = pd.DataFrame(dict(domain='D1', split='item', case=[0, 1], method='sft', joint=[.1, .2]))
@@ -47,6 +48,8 @@ HARM = {'validation: written by another run': lambda at: write_cases(at, 'valida
         'tab-main.csv: gone, or written by another run':
             lambda at: (at/'tab-main.csv').write_text('x\n1\n', 'utf-8'),
         'fig-main.svg: gone': lambda at: (at/'fig-main.svg').unlink(),
+        'fig-main.svg: gone, or written': lambda at: (at/'fig-main.svg').write_text('drawn by hand', 'utf-8'),
+        'main.md: gone, or written': lambda at: (at/'main.md').write_text('## tab-main\n\nby hand', 'utf-8'),
         'claims: judged by another run': lambda at: update_claims(at, [judge('C02', CELLS.assign(high=.3))])}
 
 
@@ -79,6 +82,53 @@ def test_a_reader_waits_for_the_page_that_it_reads(smoke):
     assert drop_stale('smoke') == ['380_bootstrap']
 
 
+def test_what_computes_reads_only_scores_that_a_mark_vouches_for(smoke, monkeypatch):
+    made = []
+    monkeypatch.setattr(page.Page, 'scores', lambda self, run: made.append(self.name))
+    monkeypatch.setattr(marks, '_MADE', set())
+    def read(**given): return open_page('bootstrap', profile='smoke', **given).read_other('main')
+    read(fresh=True)
+    write_cases(smoke, 'main', ROWS[:1])  # by another setting, or by other code
+    read()
+    assert made == [], 'a mark holds these, and who draws takes what is there'
+    for _ in range(2): read(fresh=True)
+    assert made == ['main'], 'once for all of its scores'
+
+
+def test_what_is_edited_while_a_page_runs_leaves_no_mark(smoke, monkeypatch):
+    mark = run_marker(load_settings('smoke'), 'main')
+    monkeypatch.setattr(marks, 'execute', lambda *given: None)
+    mark.unlink()
+    with monkeypatch.context() as m, pytest.raises(ValueError, match='edited while it ran'):
+        m.setitem(sources(), 'flow', 'x = 1')
+        code_of.cache_clear()
+        marks.run_notebook('main', 'smoke', fresh=True)
+    code_of.cache_clear()
+    assert not mark.exists()
+    marks.run_notebook('main', 'smoke', fresh=True)
+    assert mark.exists()
+
+
+def test_results_of_a_page_that_had_another_name_go(smoke):
+    write_tables(smoke, 'main_table', {'tab-main': Table(ROWS[:1], '')})
+    assert not (smoke/'main.md').exists() and (smoke/'main_table.md').exists()
+
+
+def test_the_papers_tables_are_in_the_name_of_a_mark(monkeypatch, tmp_path):
+    (tmp_path/'figures').mkdir()
+    for name in ('data_synth', 'figures/reported'): copied(ROOT/name, tmp_path/name)
+    monkeypatch.setattr(marks, 'repo_root', lambda: tmp_path)
+    s, table = load_settings('smoke'), tmp_path/'figures'/'reported'/'tab-main.csv'
+    before = run_marker(s, 'main')
+    table.write_text(table.read_text('utf-8').replace('1', '2'), 'utf-8')
+    assert run_marker(s, 'main') != before
+
+
+def test_equal_scores_are_equal_bytes_under_every_python(smoke):
+    head = (smoke/'cases'/'main.csv.gz').read_bytes()[:10]
+    assert head.hex() == '1f8b0800000000000203', 'a time, or a byte that depends on the Python'
+
+
 def test_names_are_words_in_a_ledger(smoke):
     words = ['007', '1e3']
     update_claims(smoke, [judge('C04', pd.concat([CELLS.assign(domain=x) for x in words]))])
@@ -89,9 +139,11 @@ def test_names_are_words_in_a_ledger(smoke):
 
 def test_importing_changes_nobodys_options():
     state = """[pandas.options.display.max_colwidth, pandas.options.mode.string_storage, numpy.geterr(),
-                numpy.get_printoptions(), torch.get_default_dtype(), torch.get_num_threads()]"""
+                numpy.get_printoptions(), torch.get_default_dtype(), torch.get_num_threads(),
+                dict(matplotlib.rcParams)]"""
     ours = 'modit.repro.pages.redraw, modit.repro.verdicts.claims'
-    run = run_bare(f'import numpy, pandas, torch; a = {state}; import {ours}; assert a == {state}')
+    first = 'import matplotlib.pyplot, numpy, pandas, torch'
+    run = run_bare(f'{first}; a = {state}; import {ours}; assert a == {state}')
     assert run.returncode == 0, run.stderr[-2000:]
 
 

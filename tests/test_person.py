@@ -1,14 +1,26 @@
 """What a person has set for other work, in the shell or in files of their own, changes no page."""
 import json
+import os
+import platform
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
+import psutil
 import pytest
+import torch
 from test_errors import page
 
+from conftest import ROOT, environment
 from modit.cli.command import main
+from modit.model import new_model
+from modit.repro.pages import graph, notebooks
 from modit.repro.pages.notebooks import code_cells, execute, syntax_tree
-from modit.store import runs_dir
+from modit.rounds import _finished
+from modit.settings import load_settings
+from modit.stages.source import steady_environment
+from modit.store import atomic_write, runs_dir
 
 DARK = 'axes.facecolor: 202020\nsavefig.transparent: True\nxtick.direction: in\n'
 SHOWN = """import shutil
@@ -61,3 +73,70 @@ def test_conflict_marks_in_a_page_are_told_in_a_line(tmp_path, whole):
     with pytest.raises(ValueError, match='310_density.ipynb') as refusal:
         syntax_tree(path, ''.join(line for cell in code_cells(path) for line in cell['source']))
     assert '\n' not in str(refusal.value)
+
+
+# ---- what surrounds a run
+def test_what_editors_leave_beside_a_page_is_no_page(tmp_path, monkeypatch):
+    paper = tmp_path/'nbs'/'repro'/'paper'
+    paper.mkdir(parents=True)
+    for name in ('310_density', '310_density-Copy1', '.~310_density', '._310_density'):
+        (paper/f'{name}.ipynb').touch()
+    monkeypatch.setattr(notebooks, 'repo_root', lambda: tmp_path)
+    assert notebooks.experiments() == ['310_density']
+
+
+def test_a_model_is_the_same_whatever_type_and_device_a_program_has_set():
+    def weights(): return [x.clone() for x in new_model(load_settings('smoke')).parameters()]
+    usual = weights()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.device('meta'): found = weights()
+    finally: torch.set_default_dtype(torch.float32)
+    assert all(a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(usual, found, strict=True))
+
+
+def test_parts_of_killed_writings_go_and_those_of_others_stay(tmp_path):
+    ended = subprocess.Popen([sys.executable, '-c', ''])
+    ended.wait()
+    dead, alive = (tmp_path/f'.a.{platform.node()}-{pid}-0000' for pid in (ended.pid, os.getpid()))
+    for part in (dead, alive): part.touch()
+    atomic_write(tmp_path/'a', 'whole')
+    assert not dead.exists() and alive.exists()
+
+
+def test_rounds_behind_a_gap_are_of_a_lost_run(tmp_path):
+    for i in (0, 1, 3): (tmp_path/f'round-{i:03d}.safetensors').touch()
+    assert [x.stem for x in _finished(tmp_path)] == ['round-000', 'round-001']
+    assert len([*tmp_path.iterdir()]) == 2
+
+
+def test_paths_and_profiles_of_a_shell(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, value in dict(MODIT_RUNS='mine', SNAKEMAKE_PROFILE='lsf', PATH=os.environ['PATH']).items():
+        monkeypatch.setenv(name, value)
+    assert runs_dir() == tmp_path/'mine'
+    steady_environment()
+    assert os.environ['MODIT_RUNS'] == str(tmp_path/'mine') and 'SNAKEMAKE_PROFILE' not in os.environ
+    monkeypatch.setenv('JUPYTER_RUNTIME_DIR', 'of a home')
+    assert notebooks._writable(Path(os.devnull)/'jupyter') == tmp_path/'mine'/'jupyter'
+    assert os.environ['JUPYTER_RUNTIME_DIR'] == str(tmp_path/'mine'/'jupyter')
+
+
+def test_a_signal_of_a_scheduler_ends_all_that_was_started():
+    code = 'from modit.repro.pages.graph import _to_its_end as run; run(["sh", "-c", "sleep 600 & wait"], [])'
+    run = subprocess.Popen([sys.executable, '-c', code], cwd=ROOT, env=environment(ROOT))
+    while len(started := psutil.Process(run.pid).children(recursive=True)) < 2: assert run.poll() is None
+    run.terminate()
+    status, left = run.wait(), psutil.wait_procs(started, 20)[1]
+    for process in left: process.kill()
+    assert status == 128 + 15 and not left
+
+
+def test_a_graph_says_whether_a_job_began(tmp_path, monkeypatch):
+    monkeypatch.setattr(graph, 'repo_root', lambda: tmp_path)
+    log = tmp_path/'.snakemake'/'log'/'a.log'
+    log.parent.mkdir(parents=True)
+    log.write_text('Using workflow specific profile', 'utf-8')
+    assert graph._why(0) == 'no job began, see above'
+    log.write_text('Execute 1 jobs...', 'utf-8')
+    assert graph._why(0).startswith('a job failed')

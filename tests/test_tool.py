@@ -165,6 +165,22 @@ def test_a_folder_that_says_little_is_averaged(home, labels):
         if labels == 'none': assert np.allclose(found.score, np.sort(close[3:])[::-1][:5], atol=1e-5)
 
 
+def test_where_all_have_a_label_a_list_says_so(home):
+    m = made()
+    m.label = m.right.astype(int).astype(str)
+    r = Retriever.of(write(home/'all', m))
+    note, = r.expand(ASKED, k=3).attrs['notes']
+    assert note.startswith('k: 3 items asked, and 0 can be listed: all have a label')
+    assert len(r.expand(ASKED, k=3, labelled=True)) == 3
+
+
+def test_words_in_place_of_labels_are_named(home):
+    m = made()
+    m.label = np.where(m.known, np.where(m.right, 'good', 'bad'), '')
+    _, (line,) = look_at(write(home/'words', m))
+    assert '2 kinds of words, such as' in line and 'write 1 for items of the class that is wanted' in line
+
+
 # ---- a list by hand
 def by_hand(r, seeds, keeps=lambda i: True, most=None, k=20):
     "The list that the plainest program makes."
@@ -271,6 +287,8 @@ def test_a_stored_choice_is_of_its_content_and_code(home, monkeypatch):
         m.setattr(door, 'version', lambda name: '0')
         with pytest.raises(TypeError): Retriever.of(path)
     monkeypatch.undo()
+    for file in (path/KEPT).iterdir(): file.write_text('{}', 'utf-8') # is not there, then
+    assert Retriever.of(path).expand(ASKED).equals(first.expand(ASKED))
     m = made()
     m.label[np.flatnonzero(m.known)[0]] = ''
     Retriever.of(write(path, m))
@@ -472,7 +490,8 @@ def test_many_lists_are_the_same_as_one(opened, shop, tmp_path, modit):
     for question, answer in zip(asked, told, strict=True):
         assert [row['id'] for row in answer['items']] == opened.expand(**question).id.tolist()
     lines = [json.dumps(ASKED), '{"seeds": ["boot"]}', '[', '{}', json.dumps(dict(seeds=ASKED, wear=1)),
-             '['*10**5, '{"seeds": ["shoe-1"], "distinct": {"price": 1e999}}', '{"seeds": ["\\ud800"]}']
+             '['*10**5, '{"seeds": ["shoe-1"], "distinct": {"price": 1e999}}', '{"seeds": ["\\ud800"]}',
+             '{"seeds": ["shoe-1"], "where": "cost<3"}']
     told = answers(opened, lines)
     assert len(told[0]['items']) == 20 and all('error' in x for x in told[1:])
     assert json.dumps(told, allow_nan=False)

@@ -103,10 +103,9 @@ def _expand(
     require((seeds is None) != (lists is None), 'what to expand: give --seeds, or --lists')
     column, _, most = (distinct or '').rpartition('=')
     require(not column or most.isdigit(), f'--distinct {distinct}: give column=n, with a whole number')
-    options = dict(where=where, without=_seeds(without, '--without'), labelled=labelled)
+    options = dict(where=where, without=_seeds(without, '--without'), labelled=labelled) | _marks(judged)
     options |= dict(distinct={column: int(most)} if column else distinct)
-    options, seeds = options | _marks(judged), _seeds(seeds)
-    retriever = _retriever(folder, items, k)
+    seeds, retriever = _seeds(seeds), _retriever(folder, items, k)
     if lists: return _print_answers(retriever, lists, **options)
     _print_list(retriever.expand(seeds, **options), format)
 
@@ -176,6 +175,7 @@ def _stage(
     overrides:Overrides='{}',
 ):
     "make one stage and the stages it needs"
+    require(find_spec('torch'), "modit stage needs torch: pip install 'modit[train]'")
     s, began = load_settings(profile, **read_json('--overrides', overrides)), time.time()
     stages = _stages_named(s, stage, domain)
     from modit.stages.pipeline import make_stage

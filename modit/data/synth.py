@@ -32,8 +32,10 @@ def make_world(
     s:Settings, # seed, super_patterns, dim
 ) -> World:
     "The shared directions of a profile."
+    # draws in this order make the committed worlds
     rng = stream(s.seed, 'world')
     super_centres = normalize(rng.normal(size=(s.super_patterns, s.dim)))
+    # real encoders put each modality into a cone of its own
     offsets = normalize(rng.normal(size=(len(MODALITIES), s.dim)))
     return World(super_centres, offsets)
 
@@ -67,12 +69,14 @@ def draw_patterns(
 ) -> Patterns:
     "Pattern centres, levels and pocket axes."
     S, d = world.super_centres.shape
+    # draws in this order make the committed domains
     J, supers = int(c['pockets']), np.arange(n) % S
     slope = normalize(rng.normal(size=d))
     of_super = normalize(slope + c['rho_super']*normalize(rng.normal(size=(S, J, d))))
     level = rng.normal(size=n)
     own = normalize(rng.normal(size=(n, d)))
     axes = normalize(of_super[supers] + c['rho_pattern']*normalize(rng.normal(size=(n, J, d))))
+    # along one axis, on which the pockets lie too: a query that goes too far meets the next sibling
     shift = c['e']*level[:, None]*of_super[supers, np.arange(n)//S % J]
     centres = normalize(c['a']*world.super_centres[supers] + c['b']*own + shift)
     return Patterns(centres, axes, supers, level, slope)
@@ -103,7 +107,9 @@ def scatter(
     modality = rng.integers(len(MODALITIES), size=n)
     along = np.einsum('nd,njd->nj', z, axes)
     stretched = z + (c['tau'] - 1)*np.einsum('nj,njd->nd', along, axes)
+    # d**.5: the noise has length sigma in any dimension
     x = centre + c['gap']*world.modality_offsets[modality] + c['sigma']/d**.5*stretched
+    # high in any of the directions, so positives lie around their mean and not at it
     pockets = np.log(np.exp(c['kw']*along).mean(1))
     return normalize(x).astype(np.float32), pockets, modality.astype(np.uint8)
 
@@ -148,6 +154,7 @@ def make_domain(
     pattern = assign_patterns(c, clusters, n, rng)
     logit, facts = pattern_logit(patterns, c, rng) + s.attribute_shift, []
     def blocks():
+        # in blocks, for the normal draws of all items at once would not fit
         for rows in np.array_split(pattern, -(-n//block)):
             x, *more = scatter(world, c, patterns.centres[rows], patterns.axes[rows], rng)
             facts.append(more)
@@ -188,12 +195,14 @@ def raw_sequences(
 ) -> np.ndarray: # (n, length, d) float32
     "Raw sessions of new patterns, each session along its own axis, in no metric order."
     c, (S, d) = session_constants(), world.super_centres.shape
+    # patterns new in each session: of the domains' own, a model would learn the places
     visit = np.cumsum(rng.random((n, length)) < hop, axis=1).clip(max=length - 1)[..., None]
     own = np.take_along_axis(normalize(rng.standard_normal((n, length, d))), visit, 1)
     level = np.take_along_axis(rng.standard_normal((n, length, 1)), visit, 1)
     axis = normalize(rng.standard_normal((n, 1, d)))
     supers = world.super_centres[rng.integers(S, size=n)][:, None]
     centre = normalize(c['a']*supers + c['b']*own + c['e']*level*axis).reshape(-1, d)
+    # axes of nought: sessions know nothing of any attribute
     items, _, _ = scatter(world, c, centre, np.zeros((n*length, 1, d)), rng)
     return items.reshape(n, length, d)
 

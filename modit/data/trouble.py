@@ -106,7 +106,7 @@ def labels_of(
     if 'attribute' not in table: return np.full(len(table), np.nan), []
     values, wrong = to_numbers(table.attribute)
     where, known = 'items: attribute,', values[np.isfinite(values)]
-    if 2*wrong.sum() > len(wrong): return values, [f'{where} {_class_names(table.attribute[wrong])}']
+    if wrong.sum() > len(known): return values, [f'{where} {_class_names(table.attribute[wrong])}']
     lines = _wrong_rows(where, wrong, 'neither 0 or 1 nor a score; write a number, or nothing')
     if threshold is None and not np.isin(known, (0, 1)).all():
         spread = f'scores from {known.min():.3g} to {known.max():.3g} without a threshold'

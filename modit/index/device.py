@@ -27,6 +27,7 @@ def engine_here(
     kind, # engine that the settings name
 ) -> str: # `torch` in place of `flat` where an accelerator is there
     "The engine that a run searches with on this machine."
+    # the same neighbours; the key of a corpus holds the word of the settings, not this one
     return 'torch' if kind == 'flat' and search_device().type != 'cpu' else kind
 
 # %% ../../nbs/index/045_device.ipynb #d008
@@ -35,6 +36,7 @@ def full_precision(
     device, # torch.device
 ):
     "Matrix products of float32 in full, without gradients, inside the context."
+    # training may have allowed products of 10 bits: neighbours would change places, and labels with them
     usual = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision('highest')
     try:
@@ -50,14 +52,14 @@ def ranked(
 ):          # (q, n) int64
     "Scores and ids as integers: the better item has the larger one."
     bits = (scores + 0.).view(torch.int32).long() # the sum makes -0 to 0
-    return (_turned(bits) << 32) - ids
+    return (_turned(bits) << 32) - ids # no two are equal, so a selection has one answer
 
 # %% ../../nbs/index/045_device.ipynb #d012a
 def unranked(
     best, # int64 of `ranked`
 ):        # scores, ids
     "The scores and ids of such integers."
-    bits = -(-best >> 32)
+    bits = -(-best >> 32) # rounded up, since the id was taken off
     return _turned(bits).int().view(torch.float32), (bits << 32) - best
 
 # %% ../../nbs/index/045_device.ipynb #d012d
@@ -71,6 +73,7 @@ def best_scores(
     "The k best items of each row."
     q, n = scores.shape
     every = torch.arange(n, device=scores.device)
+    # else the k best lie in the k groups with the largest maxima: two short selections
     if n <= k*GROUP: return ranked(scores, first + every).topk(min(k, n)).values
     whole = n - n % GROUP
     largest = scores[:, :whole].unflatten(1, (whole//GROUP, GROUP)).amax(2)
@@ -87,7 +90,7 @@ class DeviceIndex:
     def __init__(self,
         items,       # (n, d) unit embeddings
         device=None, # torch.device; by default `search_device()`
-        block=2**20, # rows of a block
+        block=2**20, # rows of a block; changes no result
     ):
         self.items = items
         self.ntotal = len(items)
@@ -100,7 +103,7 @@ class DeviceIndex:
 @patch
 def _load(self:DeviceIndex, i): # a block as it is stored, on the device
     with warnings.catch_warnings():
-        warnings.filterwarnings('ignore', message='The given NumPy array is not writ')
+        warnings.filterwarnings('ignore', message='The given NumPy array is not writ') # nothing here writes
         return torch.from_numpy(np.asarray(self.items[slice(*self.blocks[i])])).to(self.device)
 
 # %% ../../nbs/index/045_device.ipynb #d017
@@ -143,6 +146,7 @@ def search(self:DeviceIndex,
 ) -> tuple[np.ndarray, np.ndarray]: # scores (q, k), ids (q, k), -1 where there are fewer items
     "The k nearest items of each query by inner product, equal scores by id."
     asked = torch.from_numpy(np.array(queries, np.float32)).to(self.device)
+    # 10: a candidate is an integer and more, some 40 bytes for a moment, ten times a score
     widest = max(min(self.block, self.ntotal), 10*min(k*GROUP, self.block))
     parts = asked.split(min(4096, max(1, SCORES//max(1, widest))))
     with full_precision(self.device):

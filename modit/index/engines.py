@@ -19,6 +19,7 @@ from ..store import fingerprint, runs_dir, stream, whole_file
 
 # %% ../../nbs/index/115_engines.ipynb #c008
 # averages of seeds lie between the items, so their neighbours are in many lists
+# changes here change list_counts, and with it the names of stored lists
 _PROBED = 1/32 # share of the lists that a query visits
 _FEWEST = 64   # lists that it visits at least
 
@@ -52,8 +53,10 @@ def empty_lists(
     return index
 
 # %% ../../nbs/index/115_engines.ipynb #c015b
+# for millions centres take half a minute, in every process
 _STORED_FROM = 200_000 # number of items from which on lists are saved in a file
 
+# getsource: a comment inside these two functions, too, makes all stored lists anew
 def _lists_name(items): # whatever the lists are made from; those of other constants have another name
     made = inspect.getsource(empty_lists) + inspect.getsource(_train_lists)
     return f'{items_key(items)}-{fingerprint(list_counts(len(items)), made, faiss.__version__)}.faiss'
@@ -75,6 +78,7 @@ def hnsw_index(
     items, # (n, d) unit embeddings
 ): # a filled FAISS index by inner product
     "An HNSW graph index of the items."
+    # many links, for queries do not lie where the items are
     index = faiss.IndexHNSWFlat(items.shape[1], 32, faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efSearch = 256 # wide: queries do not lie where the items are
     index.add(items)
@@ -116,6 +120,7 @@ def _winner_changed(joint, exact):
 def _summary(errors, n):
     "Summary of the `_score_errors` of n cases; the candidates of a case are in consecutive rows."
     exact = errors.label.values.reshape(n, -1)
+    # an error that all candidates share changes nothing, a small one of the best may
     changed = _winner_changed(exact + errors.joint.values.reshape(n, -1), exact)
     size = errors[['attr', 'same', 'joint']].abs().mean()
     return dict(queries=len(errors), found=errors.found.mean(), least=errors.found.min(), **size,
@@ -138,6 +143,7 @@ def audit(
         ids, exact = (search(x, queries.reshape(n*c, d), k, exclude) for x in (corpus.index, flat))
         errors = _score_errors(ids, exact, corpus, np.repeat(cases.pattern, c))
         parts[name] = errors.assign(case=np.repeat(np.arange(n), c))
+    # `_summary` cuts the rows into cases by their place
     together = pd.concat(parts.values()).sort_values('case', kind='stable')
     rows = {name: _summary(part, n) for name, part in parts.items()}
     return pd.DataFrame(rows | dict(all=_summary(together, n))).T
@@ -168,5 +174,6 @@ def audit_labels(
 ) -> None:
     "Raise `ValueError` if the corpus's index is inexact and its labels are too far from the exact ones."
     if corpus.index.kind == 'flat': return
+    # the first cases are as random as the others
     some = {name: queries[:most] for name, queries in families.items()}
     _refuse_labels(audit(corpus, cases[:most], some, k), f'{corpus.name} with index = {corpus.index_kind}')

@@ -40,6 +40,7 @@ def _open_client(uri, timeout):
     try: from pymilvus import MilvusClient
     except ImportError: require(False, "index milvus needs pymilvus; pip install 'modit[milvus]'")
     if '://' not in uri: _check_file_milvus(uri)
+    # it logs each of its own tries; here one line is told
     logging.getLogger('pymilvus').setLevel(logging.CRITICAL)
     return MilvusClient(uri, token=os.environ.get('MODIT_MILVUS_TOKEN', ''), timeout=timeout)
 
@@ -56,6 +57,7 @@ def _make_collection(client, name, dim, timeout):
     schema.add_field('vector', DataType.FLOAT_VECTOR, dim=dim)
     index = client.prepare_index_params()
     index.add_index('vector', index_type='HNSW', metric_type='IP', params=_GRAPH)
+    # strong: a label must not depend on the moment of its query
     client.create_collection(name, schema=schema, index_params=index, consistency_level='Strong',
                              timeout=timeout)
 
@@ -84,6 +86,7 @@ def _patiently(self:MilvusIndex, what, call, *args, **kwargs):
         if i: time.sleep(self.pause*2**(i - 1))
         try: return call(*args, timeout=self.timeout, **kwargs)
         except ValueError: raise
+        # three packages, each with errors of its own
         except Exception as e: reason = ' '.join(str(e).split())[:150] or type(e).__name__
     failed = f'Milvus at {_without_password(self.uri)}: {what} failed {self.tries} times ({reason})'
     advice = 'start it or correct MODIT_MILVUS and run again, nothing is lost'
@@ -103,6 +106,7 @@ def _insert(self:MilvusIndex, items):
     done = len(self)
     if done == len(items): return
     for i, j in in_chunks(len(items), self.batch):
+        # rows come in order, so their number says where to go on; an upsert stores none twice
         if j <= done: continue
         rows = [dict(id=k, vector=items[k]) for k in range(i, j)]
         self._patiently(f'inserting rows {i} to {j}', self.client.upsert, self.name, rows)

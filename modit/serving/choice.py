@@ -31,7 +31,8 @@ class Trial:
     seeds: list          # of arrays: columns of the field
     pattern: np.ndarray  # (n,)
     new: np.ndarray      # (n,) bool
-    depth: np.ndarray    # (n,) items of a list
+    depth: np.ndarray    # (n,) items of a list that chooses
+    told: np.ndarray     # (n,) of one that is told: as choosy among hidden items as a list among all
     left: np.ndarray     # (n,) right items that can be found
 
 # %% ../../nbs/serving/254_choice.ipynb #07dd03de
@@ -65,6 +66,7 @@ def make_trial(
     patterns, # (n,) -1: of none
     k:int,    # items of a list
     draw=0,   # another: other hidden items and requests
+    searched=0, # items that lists are for
 ): # Trial, or None where too few patterns have enough right items
     "Hide labels, and learn from the others."
     rng = stream(0, 'trial', draw)
@@ -77,7 +79,8 @@ def make_trial(
     field = learn(pool, np.ones(len(pool), np.float32), np.arange(len(pool)), *left)
     asked = Asked(np.concatenate([pool[s] for s in seeds]), np.array([*map(len, seeds)]))
     findable = np.bincount(truth[truth >= 0])[pattern] - asked.m
-    return Trial(field, truth, asked, seeds, *map(np.array, (pattern, new, depth)), findable)
+    told = np.minimum(depth, max(1, round(k*len(pool)/max(searched, len(pool)))))
+    return Trial(field, truth, asked, seeds, *map(np.array, (pattern, new, depth)), told, findable)
 
 # %% ../../nbs/serving/254_choice.ipynb #c8291255
 def _without(found, taken): # scores without what is not listed
@@ -120,7 +123,7 @@ class Scored:
         if c.kappa: parts['same'] = of('same', c.form)
         return right_first(self.trial, one_sum(SimpleNamespace(**parts), **c.sum), rows)
 
-    def right(self, c, rows): return right_share(self.first(c, rows), self.trial.depth[rows])
+    def told(self, c, rows): return right_share(self.first(c, rows), self.trial.told[rows])
 
     def worth(self, c, rows): return worth(self.first(c, rows), self.trial.depth[rows], self.trial.left[rows])
 
@@ -147,7 +150,7 @@ def of_all(
     ss, # Scored, of one trial or more
     c,  # constants
     kind, # known or new
-    measure='right', # or worth
+    measure='told', # or worth
 ) -> np.ndarray: # (n,)
     "A measure of all requests of a kind."
     return np.concatenate([getattr(s, measure)(c, s.rows[kind]) for s in ss if len(s.rows[kind])])
@@ -234,7 +237,7 @@ def trials(
     "Requests whose answers are known."
     x, y, pattern = labelled(own)
     draws = range((1 if len(y) > 12_000 else 2 if len(y) > 6_000 else 3) if (y == 1).any() else 0)
-    made = [make_trial(x, y, pattern, USUAL, draw) for draw in draws]
+    made = [make_trial(x, y, pattern, USUAL, draw, int(own.free.sum())) for draw in draws]
     return [scored(t) for t in made if t]
 
 # %% ../../nbs/serving/254_choice.ipynb #3f9c80af
@@ -242,7 +245,7 @@ def _border(ss, best): # of typicality
     ss = [s for s in ss if s.trial.field.kinds]
     if not ss: return -np.inf
     def of(number): return np.concatenate([number(s, s.trial) for s in ss])
-    known, new = (of(lambda s, t, c=best[kind]: s.right(c, np.arange(len(t.new)))) for kind in KINDS)
+    known, new = (of(lambda s, t, c=c: right_share(s.first(c, slice(None)), t.depth)) for c in best.values())
     typical = of(lambda s, t: typicality(t.field.kinds, t.asked.mean, t.asked.m))
     return choose_border(typical, of(lambda s, t: t.new), known, new)
 

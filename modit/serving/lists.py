@@ -201,9 +201,9 @@ def answers(
     asked = [_question(retriever, line, usual) for line in lines]
     good = [q for q in asked if not isinstance(q, str)]
     try: found = iter(retriever.lists(good) if good else [])
-    except REFUSED:
+    except REFUSED as e:
         if len(lines) > 1: return [answers(retriever, [line], **usual)[0] for line in lines]
-        raise
+        return [dict(error=refusal(e))]
     def told(rows, scores, kind, notes):
         return dict(items=_records(retriever, rows, scores), kind=kind, notes=notes)
     return [dict(error=q) if isinstance(q, str) else told(*next(found)) for q in asked]

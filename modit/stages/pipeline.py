@@ -51,6 +51,7 @@ def get_corpus(
 def _checkpoint_path(path, i): return path.with_name(f'{path.stem}.{i}.safetensors') # the i-th of a run
 
 def _guide_of(s, stage, domain): # the model that gives the unconditional velocity, None: the stage's own
+    # by what guided it in training: SFT, where loss (rounds) or serving (direct) was guided
     frozen = is_guided(s) if 'pool' in STAGES[stage].parents else stage == 'direct' and s.guidance_scale != 1
     if frozen: return guide_of(get_model(s, 'sft', domain))
     if stage != 'pretrained' and s.guidance_branch == 'frozen': return get_model(s, 'pretrained')
@@ -87,6 +88,7 @@ def _stored_domain(s, name): return load_domain(make_stage(s, 'domain', name)) #
 def _prepare(s, domain_data, domain, path):
     "Patterns, holdouts and predicted density of a domain."
     on_device = replace(s, index=engine_here(s.index))
+    # stored under the settings' word: the file is the same whatever machine made it
     corpus = replace(prepare_corpus(domain_data, on_device), index_kind=s.index)
     corpus.save(path, _own_folder(s, domain))
 
@@ -159,6 +161,7 @@ def save_run(
     "Write every checkpoint of a preference run, and the policy that validation prefers."
     for i, (model, row) in enumerate(zip(run.checkpoints, run.history, strict=True)):
         save_model(_checkpoint_path(path, i), model, row=row)
+    # last, for where this file is, the run counts as made
     save_model(path, run.policy, history=run.history, best=run.best)
 
 # %% ../../nbs/stages/220_pipeline.ipynb #7eabb80f
@@ -173,6 +176,7 @@ def _make_preference(s, stage, domain, path):
     variant = VARIANTS[stage]
     sft = get_model(s, 'sft', domain)
     corpus = get_corpus(s, domain)
+    # rounds that are not there are trained, with the same result
     if variant.extends: on_main(partial(_copy_rounds, stage_path(s, variant.extends, domain), folder))
     pool = get_pool(s, domain)
     save_run(path, hppo(sft, corpus, preference_settings(s), pool, variant, folder, labeller(folder)))
@@ -216,6 +220,7 @@ def make_stage(
     trains = 'precision' in stages_of(s)[stage].reads
     if not on_main(path.exists):
         with one_at_a_time(path.parent/'.locks'/path.stem, f'makes {path.stem}'):
+            # asked again under the lock, for its last holder may have made the stage
             with products_in(s.precision if trains else 'fp32'): # a pool is the same, whoever asks
                 if not on_main(path.exists):
                     refuse_changed(*functions_of(s, stage))

@@ -48,7 +48,7 @@ def _structure(smiles):
     return flat, scaffold or 'no ring', counts.astype(np.uint8)
 
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #f1697da4
-POTENT = 1. # nM, the weakest potency of a positive
+POTENT = 1. # nM, the weakest potency of a positive; a choice: one molecule in eight is
 
 @cache
 def read_molecules(): # DataFrame: id, text (SMILES), nM, scaffold, attribute; (n, 2048) uint8 counts
@@ -56,18 +56,20 @@ def read_molecules(): # DataFrame: id, text (SMILES), nM, scaffold, attribute; (
     best = read_measurements().groupby('smiles').nM.min().sort_values(kind='stable').reset_index()
     best['flat'], best['scaffold'], counts = zip(*map(_structure, best.smiles), strict=True)
     prints = pd.Series([x.tobytes() for x in counts])
+    # sorted by potency, so the first of a fingerprint is its strongest; then by structure
     first = best[~prints.duplicated()].sort_values('flat').index
     items = best.loc[first].reset_index(drop=True).rename(columns=dict(flat='text'))
     items = items.assign(id=[f'm{i:05d}' for i in range(len(items))], attribute=items.nM <= POTENT)
     return items[['id', 'text', 'nM', 'scaffold', 'attribute']], np.stack(counts)[first]
 
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #014fdcde
-DIM = 128
+DIM = 128 # as `dim` of profile molecules
 
 def embedded(
     counts, # (n, 2048) fingerprints
 ) -> np.ndarray: # (n, DIM) float16, unit rows
     "Principal components of the counts."
+    # the solver by name: `auto` may draw at random
     found = PCA(DIM, svd_solver='covariance_eigh').fit_transform(counts.astype(np.float32))
     return normalize(found).astype(np.float16)
 
@@ -83,12 +85,13 @@ def similarity(
 
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #fbf91a99
 MOLECULES = {'molecules': 'scaffold', 'molecules-clusters': 'cluster'} # name of a domain -> its patterns
-CLUSTERS = 100
+CLUSTERS = 100 # as in both profiles; with about as many positives each as the larger scaffolds
 
 def clustered(
     vectors, # (n, d)
 ):           # (n,) text
     "A cluster for every item."
+    # of all items: a label that is to be bought must not shape a pattern
     found = KMeans(CLUSTERS, n_init=1, max_iter=50, random_state=0).fit(vectors.astype(np.float32)).labels_
     return pd.Series(found).map('cluster {:02d}'.format)
 
@@ -111,7 +114,7 @@ def make_molecules(
 
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #5d1c0a06
 _CODES = 'licensedcode-data'
-MOST = 1000 # characters of a text
+MOST = 1000 # characters of a text; about what the text model reads
 
 def _rule(file):
     "Header, as a dict of text, and text of a curators' file."

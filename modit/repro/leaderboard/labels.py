@@ -37,6 +37,7 @@ def odds(
 @fitted
 def _means(items, labels, patterns): # names (C,), P and Q (C, d), of length one
     count = np.bincount(patterns[(labels == 1)], minlength=1)
+    # five positives make a mean; where no pattern has so many, the most that one has
     names = np.flatnonzero(count >= min(5, count.max()))
     def mean(value): return np.stack([items[(patterns == c) & (labels == value)].sum(0) for c in names])
     P, Q = mean(1), mean(0)
@@ -123,19 +124,22 @@ def _pull(items, seeds, labels, patterns, pull, step, length):
 @row('predicted filter', share=(.02, .05, .1, .2, .4, 1.))
 def _filter(items, seeds, labels, patterns, share):
     likely = odds(items, labels, 'logistic')
+    # 3: more than two cosines can differ
     return near(items, seeds, labels) + 3*(likely >= np.quantile(likely, 1 - share))
 
 # %% ../../../nbs/repro/leaderboard/286_labels.ipynb #90cabfb1
 def _nearest(close, many, scores): # the scores of the nearest items, all others behind them
+    # 1e4: below all that scores can be
     least = np.partition(close, -many, axis=1)[:, -many, None]
     return np.where(close >= least, scores, close - 1e4)
 
 WINDOWS = (2, 4, 8, 16) # times k
-BETAS = (0., 10., 30., 100., 1000.)
+BETAS = (0., 10., 30., 100., 1000.) # the last is averaging, to fall back on
 
 @row('average, then attribute', how=('logistic', 'trees', 'network'), window=WINDOWS, beta=BETAS)
 def _then_attribute(items, seeds, labels, patterns, k, how, window, beta):
     close = near(items, seeds, labels)
+    # the seeds are among the nearest, and leave the list
     return _nearest(close, window*k + seeds.shape[1], beta*close + odds(items, labels, how))
 
 # %% ../../../nbs/repro/leaderboard/286_labels.ipynb #28145b91
@@ -166,6 +170,7 @@ def _scatter(items, labels, patterns): # mean, and covariances between and withi
     own_ = np.flatnonzero(np.isin(patterns, names) & (labels == 1))
     centre = np.stack([items[own_[patterns[own_] == c]].mean(0) for c in names])
     within = items[own_] - centre[np.searchsorted(names, patterns[own_])]
+    # makes both covariances invertible
     ridge = 1e-3*np.eye(items.shape[1])
     return items[own_].mean(0), np.cov(centre.T) + ridge, np.cov(within.T) + ridge
 
@@ -200,6 +205,7 @@ def _sum(items, seeds, labels, patterns, how, weight, fit, kappa, lam, beta): # 
         same=lambda: same(items, seeds, labels, patterns, 'logistic'))
     return one_sum(parts, weight, fit, kappa, lam, beta)
 
+# with 0 validation switches a part off
 PARTS = dict(how=HOWS, weight=(0, 1, 3), fit=(0, .1), kappa=(0, .3, 1), lam=(0, 1, 2), beta=BETAS[:3])
 
 @row('one list', **PARTS)
@@ -212,6 +218,7 @@ def _tested(scores, items, seeds, labels, ask): # columns of the first ten (n, 1
 
 def _known(scores, first, marks): # scores with what tests have found
     scores = np.array(scores, np.float32)
+    # 1e5: above and below all that scores can be
     np.put_along_axis(scores, first, np.where(marks > 0, 1e5, -1e5).astype(np.float32), 1)
     return scores
 
@@ -243,6 +250,7 @@ def _pulled_logistic(items, seeds, labels, patterns, ask, mu, kappa):
     w = kappa*mean
     for _ in range(40):
         pull = y/(1 + np.exp(y*np.einsum('npd,nd->np', points, w)))
+        # divided by a bound of the curvature, so each step goes down
         w = w - (2*mu*(w - kappa*mean) - np.einsum('np,npd->nd', pull, points))/(2*mu + y.shape[1]/4)
     return _known(w.astype(np.float32) @ x.T, first, marks)
 

@@ -29,6 +29,7 @@ def _given(board, track): # items, labels, patterns, and the row numbers of thes
 def _blocks(board, track, role, n, order): # what is answered together: Cases, seeds by the rows given
     cases = board.cases(role, n, order)
     rows = np.searchsorted(_given(board, track)[3], cases.seeds)
+    # bounds the memory of the scores of a block
     size = max(4, 6_000_000//int((~board.labelled).sum()))
     parts = [slice(i, i + size) for i in range(0, len(rows), size)]
     return [(Cases(cases.pattern[p], cases.seeds[p], cases.hidden[p]), rows[p]) for p in parts]
@@ -72,7 +73,7 @@ def _extra(method, board, ids, pattern): # what a function asks for beyond the f
 def _lists(method, board, track, block, given): # of a block of requests (b, k), by the rows given
     *seen, ids = _given(board, track)
     cases, seeds = block
-    k = board.k + cases.hidden.shape[1]
+    k = board.k + cases.hidden.shape[1] # hidden ones are dropped from the answer
     def answer(row, pattern): # of one request, or of all together
         return method(seen[0], row, seen[1], seen[2], k, **given, **_extra(method, board, ids, pattern))
     if getattr(method, 'together', False): return answer(seeds, cases.pattern[:, None])
@@ -141,6 +142,7 @@ def _one_domain(method, board, n, order): # scores of all tracks and kinds, and 
     kinds = [kind for kind in KINDS if len(board.pools(kind))]
     for track, kind in product(tracks_of(method), kinds):
         start = time.perf_counter()
+        # without labels nobody knows the kind of a request: one choice for all
         if track != 'no labels' or kind == kinds[0]: given = choose(method, board, track, kind, n//2, order)
         at = dict(domain=board.name, track=track, kind=kind)
         scores.append(score(method, board, track, kind, n, order, **given).assign(k=board.k, **at))
@@ -161,7 +163,7 @@ def run(
 ):                # yields name, scores, what was chosen, once a method and domain
     "Score methods, domain by domain."
     for domain in domains:
-        forget()
+        forget() # frees what was fitted on the domain before
         board = open_board(domain, draw).with_part(part)
         for name, method in methods.items():
             scores, chosen = _one_domain(method, board, n, order)

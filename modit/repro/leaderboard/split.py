@@ -49,6 +49,7 @@ def pattern_roles(
     family=None, # (C,) of each pattern; None: there are no families
 ) -> np.ndarray: # (C,) index into ROLES
     "The role of every pattern; raises `ValueError` where too few can be held out."
+    # a quarter here, a fifth below: ours; committed scores rest on both and on the order of draws
     role = np.where(rng.random(len(positives)) < .25, ROLES.index('valid known'), 0)
     able = rng.permutation(np.flatnonzero(positives >= need))
     if family is not None:
@@ -72,6 +73,7 @@ def half_of_each(
     rank = np.empty(len(pattern), int)
     rank[order] = np.arange(len(pattern)) - np.repeat(np.cumsum(size) - size, size)
     coin = rng.integers(0, 2, len(size))
+    # half of them; of an odd number the coin decides about the last
     return 2*rank + coin[pattern] < size[pattern]
 
 # %% ../../../nbs/repro/leaderboard/282_split.ipynb #c0272932
@@ -109,6 +111,7 @@ def new_board(
     "A domain with its roles and labels drawn."
     positives = np.bincount(pattern[attribute], minlength=pattern.max() + 1)
     need = sizes[0] + sizes[2]
+    # streams without the domain's name: draws do not depend on what a folder is called
     role = pattern_roles(positives, need, many, stream(0, 'leaderboard', 'patterns', draw), family)
     trained = np.isin(role, [ROLES.index('known'), ROLES.index('valid known')])
     labelled = trained[pattern] & half_of_each(pattern, stream(0, 'leaderboard', 'labels', draw))
@@ -150,6 +153,7 @@ def _small(draw):
     return _board_of(open_embeddings(_small_home()), table.word, table.filled.astype(int), draw)
 
 # %% ../../../nbs/repro/leaderboard/282_split.ipynb #9be96f76
+# small, so that a method is scored in minutes
 _MADE = dict(items=[150_000]*4, clusters=[120]*4, super_patterns=30)
 
 def _made(name, draw):
@@ -195,7 +199,7 @@ def density_weights(
     x, y = items[known], labels[known]
     rows = stream(0, 'leaderboard', 'anchors').permutation(len(known))[:anchors]
     close = x[rows] @ x.T
-    close[np.arange(len(rows)), rows] = -2
+    close[np.arange(len(rows)), rows] = -2 # below every cosine: an item is no neighbour of itself
     density = y[np.argpartition(close, -k, axis=1)[:, -k:]].mean(1)
     return fit_predictor(x[rows], density)[0].astype(np.float32)
 
@@ -215,6 +219,7 @@ def pools(
     order='random', # of seeds; or sorted
 ) -> dict:    # pattern -> item ids
     "Unlabelled positives of each pattern of a role that has enough of them."
+    # seeds and half a list; sorted: half of the three sequences that the paper's stages train on
     least = 3*self.length//2 if order == 'sorted' else self.m + self.k//2
     open_ = np.flatnonzero(self.attribute & ~self.labelled & (self.role[self.pattern] == ROLES.index(role)))
     found = pd.Series(open_).groupby(self.pattern[open_]).agg(list)
@@ -248,6 +253,7 @@ def with_part(
 ) -> Board:
     "The domain with fewer labels."
     rng = stream(0, 'leaderboard', 'fewer labels', self.draw)
+    # labelled items go, and are not made open: requests and lists stay the same
     kept = ~self.labelled | (rng.random(len(self.items)) < part)
     rows = {name: getattr(self, name)[kept] for name in ('items', 'attribute', 'pattern', 'labelled')}
     return replace(self, **rows)

@@ -34,8 +34,10 @@ def settings_for(
 ) -> Settings: # for this domain alone
     "The settings with which a domain's models are trained."
     if name in MADE: s, at = load_settings('mini', **_SHORT), name
+    # the committed domain has no profile, and takes that of molecules
     else: s, at = load_settings(PUBLIC.get(name, 'molecules')), name if name in PUBLIC else 'molecules'
     alone = {key: (s.of(key, at),) for key in PER_DOMAIN}
+    # two rounds for want of time
     return replace(s, domains=(name,), folders=(), dim=items.shape[1], hppo_rounds=2, **alone)
 
 # %% ../../../nbs/repro/leaderboard/292_trained.ipynb #9d6d3370
@@ -51,6 +53,7 @@ def corpus_of(
     rng = stream(s.seed, 'leaderboard', 'validates')
     several = np.bincount(pattern[attribute], minlength=pattern.max() + 1) >= 2*s.seq_len + s.seq_len//2
     validates = several & (rng.random(len(several)) < s.valid_patterns)
+    # they choose among checkpoints
     held = attribute & validates[pattern] & (rng.random(len(known)) < .5)
     role = np.where(held, ROLES.index('valid'), ROLES.index('train')).astype(np.uint8)
     density, probe = density_from_anchors(items[known], attribute, role, s, s.domains[0])
@@ -69,6 +72,7 @@ def queries(
     s:Settings, # guidance_scale, ode_steps, sampler
 ) -> np.ndarray: # (n, d) unit rows
     "The query of each list of seeds."
+    # seeds ascend, as in training; noise by place in the list, as in evaluation
     order = np.argsort(x @ corpus.probe, axis=1, kind='stable')[..., None]
     x = torch.from_numpy(np.take_along_axis(x, order, 1))
     noise = case_noise(len(x), (1, s.dim), s, corpus.name)

@@ -73,13 +73,14 @@ def row(
         def method(items, seeds, labels, patterns, k, **given):
             ids, _, place = open_items(items, labels)
             if wants_k: given['k'] = k
+            # a copy, for what `fitted` keeps is everybody's
             scores = np.array(scores_of(items, seeds, labels, patterns, **given), np.float32)
             np.put_along_axis(scores, place[seeds], -np.inf, 1)
             return ids[top(scores, k)]
         method.label = label
         method.grid = grid
         method.together = True
-        ROWS[scores_of.__name__.strip('_')] = method
+        ROWS[scores_of.__name__.strip('_')] = method # names the committed file of scores, too
         return method
     return method_of
 
@@ -94,7 +95,7 @@ def _average(items, seeds, labels, patterns): return near(items, seeds, labels)
 
 # %% ../../../nbs/repro/leaderboard/284_unlabelled.ipynb #febebc07
 def _without_seeds(scores, items, seeds, labels):
-    scores = scores.copy()
+    scores = scores.copy() # what `fitted` keeps is everybody's
     np.put_along_axis(scores, open_items(items, labels)[2][seeds], -np.inf, 1)
     return scores
 
@@ -170,6 +171,7 @@ def _soft_seeds(items, seeds, labels, patterns, heat):
 @row('fusion of ranks')
 def _ranks(items, seeds, labels, patterns):
     close = _each(items, seeds, labels)
+    # 60 below: as in reciprocal rank fusion
     scores = np.zeros((len(seeds), close.shape[2]))
     first = min(1000, close.shape[2] - 1)
     for one in close.transpose(1, 0, 2):

@@ -119,7 +119,7 @@ def gains_picture(
     return fig
 
 # %% ../../../nbs/repro/lib/273_curve.ipynb #90072c20
-QUARTER = 25 # percent of a pool in which a draw lies
+QUARTER = 25 # percent of a pool in which a draw lies; two draws share no case
 
 def rows_of_part(
     n:int,       # cases of the pool
@@ -131,6 +131,7 @@ def rows_of_part(
     asked = f'{percent} percent, draw {draw}'
     require(inside, f'part: {asked} is out of range; give 1 to {QUARTER}, draw 0 to 3, or 100, draw 0')
     start = draw*n*QUARTER//100
+    # rounded up; within a draw a smaller part lies in a larger one
     return slice(start, start - (-n*percent//100))
 
 # %% ../../../nbs/repro/lib/273_curve.ipynb #ac14351c
@@ -161,5 +162,6 @@ def prefer_part(
     draw=0,      # number of the draw
 ) -> Run:
     "An off-policy round on a part of a pool's cases."
+    # other batches and noise, too
     own = replace(s, seed=s.seed + draw, off_policy_steps=steps_of_part(s, percent))
     return hppo(sft, corpus, own, of_part(pool, percent, draw), VARIANTS['off_policy'])

@@ -28,6 +28,7 @@ from ...stats import cluster_interval, paired_bootstrap
 from ...store import stream
 
 # %% ../../../nbs/repro/lib/244_evidence.ipynb #v010r
+# as the paper says: 15 to 27%; 12% by half and twice; 45 to 108%
 RANGES = dict(C19=(.15, .27), C32=(.12/2, .12*2), C33=(.45, 1.08)) # claim -> lowest, highest
 
 # %% ../../../nbs/repro/lib/244_evidence.ipynb #v029
@@ -41,6 +42,7 @@ def relative_gains(
     for (domain, split), rows in paired(cases, a, b).groupby(['domain', 'split']):
         if split == 'item': x = paired_bootstrap(rows.a, rows.b, resamples=s.resamples)
         else: x = cluster_interval(rows.a, rows.b, rows.pattern)
+        # the chance in the denominator is left out: rules of claims were written for these intervals
         ends = {name: getattr(x, name)/rows.b.mean() for name in ('estimate', 'low', 'high')}
         found.append(dict(domain=domain, split=split, **ends, n=x.n))
     return pd.DataFrame(found)
@@ -103,6 +105,7 @@ def untrained(
     name = corpus.name
     moved = p.read_other('own_direction')
     own = moved[(moved.method == 'average_own') & (moved.domain == name) & (moved.split == split)].iloc[0]
+    # as many items around as a pattern has
     directions = own_directions(corpus, len(corpus.items)//p.s.of('clusters', name))
     def probe(cases, step): return steer(average_pool(corpus, cases), corpus, step)
     def along(cases): return along_own(probe, directions)(cases, own.own, step=own.step)
@@ -141,12 +144,14 @@ def apart_roles(
 ) -> np.ndarray:   # (N,) uint8, index into ROLES
     "Roles of the items, with whole super-patterns held out (ours)."
     name, none = corpus.name, (0,)*len(s.domains)
+    # the item split as usual, and no pattern held out by itself
     others = replace(s, heldout_clusters=none, valid_clusters=none)
     role = holdout_split(corpus.attribute, corpus.pattern, others, name, corpus.word)
     positives = np.bincount(corpus.pattern[corpus.attribute], minlength=len(supers))
     order = stream(s.seed, 'apart', corpus.drawn_by).permutation(np.unique(supers))
     able = np.cumsum([(positives[supers == x] >= s.heldout_positives).sum() for x in order])
     test = s.of('heldout_clusters', name)
+    # as many super-patterns as it takes to hold out the usual number of patterns
     start, end = np.searchsorted(able, [test, test + s.of('valid_clusters', name)]) + 1
     for word, held in dict(pattern=order[:start], valid=order[start:end]).items():
         role[np.isin(supers, held)[corpus.pattern]] = ROLES.index(word)

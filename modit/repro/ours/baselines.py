@@ -22,6 +22,7 @@ from ..pages.page import Page
 
 # %% ../../../nbs/repro/ours/440_baselines.ipynb #v023
 def _own(corpus, s):
+    # as many items around as a pattern has
     n = max(1, len(corpus.items)//s.of('clusters', corpus.name))
     return along_own(lambda cases: average_pool(corpus, cases), own_directions(corpus, n))
 

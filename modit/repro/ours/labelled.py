@@ -37,6 +37,7 @@ def make_labelled(
     percent, draw = _percent_and_draw(stage.removeprefix('labelled_'))
     sft, pool = get_model(s, 'sft', domain), get_pool(s, domain)
     drawn = preference_settings(s)
+    # of the whole pool there are no other cases, so only the random numbers differ
     if percent == 100: drawn, draw = replace(drawn, seed=drawn.seed + draw), 0
     save_run(path, prefer_part(sft, get_corpus(s, domain), drawn, pool, percent, draw))
 

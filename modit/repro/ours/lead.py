@@ -27,6 +27,7 @@ from ...store import stream
 def redrawn(cases:Cases, corpus:Corpus, s:Settings) -> dict: # cases: of the protocol; random, sorted: Cases
     "The same cases with seeds drawn at random, shown in any order, and sorted."
     rng = stream(s.seed, 'seeds at random', corpus.drawn_by)
+    # the case keeps its items, so the same ones are left out of the lists
     drawn = rng.permuted(cases.sequence, axis=1)
     m = cases.prefix_len
     seeds = order_sequences(drawn[:, :m], corpus.density)
@@ -43,6 +44,7 @@ def make_apart(
     "MO-DiT with whole super-patterns held out, a checkpoint a domain."
     corpora = [apart(get_corpus(s, name), get_domain(s, name), s) for name in s.domains]
     models = train_apart(get_model(s, 'pretrained'), corpora, s)
+    # nothing was validated; `score_cell` takes a checkpoint by its domain
     save_run(path, Run([dict(domain=name, valid_joint=0.) for name in s.domains], models))
 
 # %% ../../../nbs/repro/ours/322_lead.ipynb #dd85ba39
@@ -90,6 +92,7 @@ def run(p:Page) -> dict: # lead: per-case scores
     for name in p.domains:
         corpus = get_corpus(p.s, name)
         there = apart(corpus, get_domain(p.s, name), p.s)
+        # past the frozen class, so that none is built anew
         there.__dict__['index'] = corpus.index # of the same items
         rows += [score_cell(p, corpus, there, split) for split in p.splits]
         print(f'{name}: scored', flush=True)

@@ -19,7 +19,7 @@ from ...settings import Settings, override
 READS = ()
 SCORES = ('loss_grid',)
 KEYS = ('score_scale', 'anchor_scale', 'beta', 'tail_weight', 'hppo_lr', 'hppo_warmup', 'reward_items')
-ALONE = (3., 1., 1e-6, 1., 1e-4, 5) # the tail term without preferences
+ALONE = (3., 1., 1e-6, 1., 1e-4, 5) # the tail term without preferences; beta has to be above 0
 GRID = (
     (3., 3., 4., .1, 2e-4, 0),  # both terms guided
     (1., 1., .05, .1, 4e-5, 5), # the paper's temperature and weight, both terms plain
@@ -51,6 +51,7 @@ def tried(p:Page) -> list: # of dicts with KEYS, the profile's own among them
     "The settings that are run."
     own = own_values(p.s)
     rows = GRID if p.s.profile in COMMITTED else [ALONE]
+    # not strict: a row without `reward_items` keeps the profile's
     found = [own | dict(zip(KEYS, row, strict=False)) for row in rows]
     return found if own in found else [own, *found]
 

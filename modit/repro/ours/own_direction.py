@@ -42,10 +42,12 @@ def score_moved(
     grid,          # of `offered`, for the policies
 ) -> list:         # of DataFrames: per-case scores with what was chosen
     "Choose share and lengths on the validation cases of a domain, and score the served queries."
+    # as many items around as a pattern has; half of it or three times change little
     directions = own_directions(corpus, len(corpus.items)//p.s.of('clusters', corpus.name))
     lengths = [dict(own=own, step=eta) for own, eta in product(p.owns, p.etas)]
     def probe(cases, step): return steer(average_pool(corpus, cases), corpus, step)
     rows = [p.score_chosen(corpus, 'average_own', along_own(probe, directions), lengths)]
+    # elsewhere the main table has it
     if not stages: rows.append(p.score(corpus, dict(average=partial(average_pool, corpus))))
     for policy, stage in stages.items():
         answer = along_own(steered_policy(get_model(p.s, stage, corpus.name), corpus, p.s), directions)

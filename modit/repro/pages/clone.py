@@ -87,6 +87,7 @@ def _figures(profile:Profile='mini'):
     "redraw from the committed scores; trains nothing"
     load_settings(profile)
     from modit.repro.pages.redraw import redraw, redraw_second
+    # the second world before the ledger, whose pages read both
     redraw(profile, partial(redraw_second, profile))
 
 # %% ../../../nbs/repro/pages/278_clone.ipynb #7b2c94d5
@@ -101,7 +102,7 @@ def _leaderboard(
 # %% ../../../nbs/repro/pages/278_clone.ipynb #r278018
 @wraps(_stage)
 def _any_stage(*args, **given):
-    import_module('modit.repro.report.looks')
+    import_module('modit.repro.report.looks') # adds the rows of ablations to the tables of stages
     return _stage(*args, **given)
 
 COMMANDS = dict(main=_main, public=_public, run=_run, sweep=_sweep, stage=_any_stage, figures=_figures,

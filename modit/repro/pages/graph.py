@@ -197,6 +197,13 @@ def _to_its_end(command, keep) -> int: # command line; files that it inherits
     finally:
         if main: signal.signal(signal.SIGTERM, usual)
 
+# %% ../../../nbs/repro/pages/250_graph.ipynb #7d41c0ee
+def _why(since): # of a graph that failed: a job, or before any began
+    logs = (repo_root()/'.snakemake'/'log').glob('*.log')
+    new = [x.read_text(errors='replace', encoding='utf-8') for x in logs if x.stat().st_mtime >= since]
+    if not any(re.search(r'^Execute \d', x, re.M) for x in new): return 'no job began, see above'
+    return f'a job failed, see above; {limit_met(since)}the same command resumes it'
+
 # %% ../../../nbs/repro/pages/250_graph.ipynb #c038
 _PASSES = 7 # pages that read pages that read pages: the longest such chain has six
 
@@ -223,7 +230,7 @@ def snakemake(
         stale, began = drop_stale(profile), time.time()
         if again and not stale: return
         failed = _to_its_end(command, keep)
-        if failed: raise ValueError(f'a job failed, see above; {limit_met(began)}the same command resumes it')
+        if failed: raise ValueError(_why(began))
         if dry: return
 
 # %% ../../../nbs/repro/pages/250_graph.ipynb #c044

@@ -32,7 +32,7 @@ def fits(
     if value is None: return optional == 'None'
     if kind.startswith('list['):
         return isinstance(value, (list, tuple)) and len(value) > 0 and all(fits(kind[5:-1], v) for v in value)
-    if isinstance(value, bool): return kind == 'bool'
+    if isinstance(value, bool): return kind == 'bool' # Python takes True for an int
     if isinstance(value, float) and not math.isfinite(value): return False
     return isinstance(value, PLAIN[kind])
 
@@ -180,12 +180,14 @@ def _kernel_manager():
             await super().start_kernel(**kw | dict(env=kernel_environment(folder/'modit-ipython')))
         def format_kernel_cmd(self, extra_arguments=None):
             start = [sys.executable, '-m', 'ipykernel_launcher', '-f', self.connection_file]
+            # 50: a kernel writes no log at its end
             return [*start, '--log-level=50', *(extra_arguments or [])]
     return ThisInterpreter
 
 # %% ../../../nbs/repro/pages/230_notebooks.ipynb #c043
 def _papermill_run(path, out, parameters) -> str: # the error, or ''; out: path of the executed page
     "Run a notebook in a kernel of this interpreter, in the repository's root."
+    # its import takes longer than papermill's, and no notebook holds an address to check
     sys.modules.setdefault('rfc3987_syntax', None) # the grammar of addresses
     import papermill
     from nbclient.exceptions import DeadKernelError
@@ -196,6 +198,7 @@ def _papermill_run(path, out, parameters) -> str: # the error, or ''; out: path 
             kernel_name='python3', language='python', kernel_manager_class=_kernel_manager())
     except papermill.PapermillExecutionError as e: return f'{e.ename}: {e.evalue}'
     except DeadKernelError: return 'its kernel died; was there enough memory?'
+    # a page whose kernel was killed can look finished
     left = [i for i, c in enumerate(code_cells(out), 1) if not c['execution_count'] and _source(c).strip()]
     return f'code cell {left[0]} did not run' if left else ''
 

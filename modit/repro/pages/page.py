@@ -27,10 +27,11 @@ from .parameters import (LEDGER, asks_less, given_in, owner_of, page_defaults,
                                           page_settings, page_values, part_of, reads_of, restricted,
                                           results_folder)
 from ..report.ledger import COUNTS, show_claims, update_claims
-from ..report.looks import add_looks, save_figure
+from ..report.looks import add_looks, save_figure, use_look
 from ..report.report import Shown, read_cases, read_rows, shown_tables
 from ..report.report import update_manifest, write_cases, write_tables
 from ...settings import Settings, repo_root
+from ...store import named
 
 # %% ../../../nbs/repro/pages/240_page.ipynb #c006
 @dataclass
@@ -60,8 +61,7 @@ def folder(self:Page) -> Path:
 COMMITTED = ('mini', *DATASETS) # profiles whose scores are in the repository
 
 # %% ../../../nbs/repro/pages/240_page.ipynb #c035l
-# Register the LOOKS of a page and of the pages whose scores it reads.
-def _bring_looks(name):
+def _bring_looks(name): # of a page and of the pages whose scores it reads
     read = [owner_of(score) for score in page_constant(name, 'READS') if score not in LEDGER]
     for page in [*read, name]: add_looks(page_constant(page, 'LOOKS', {}))
 
@@ -69,6 +69,7 @@ def _bring_looks(name):
 def _begin(p, usual): # usual: the profile of the committed results
     # bars of a kernel would be stored in the page as its output
     bars_in_terminals()
+    use_look()
     pd.set_option('display.max_colwidth', None) # this kernel's page shows statements in full
     if p.changed or p.s.profile != usual: print(f'Writes to {p.folder.relative_to(repo_root())}')
 
@@ -84,6 +85,7 @@ def open_page(
     given = plain | check_parameters(path, given_in(path, namespace) if namespace else parameters)
     s, changed = page_settings(given['profile'], given)
     known = page_defaults(path, s)
+    # domains of the paper, which this profile may lack
     if given['domains'] == plain['domains']: given['domains'] = known['domains']
     values = page_values(path.stem, s, given)
     usual = page_values(path.stem, s, known)
@@ -140,7 +142,7 @@ def page_module(
     "The module that an experiment exports; raises `ValueError` with the nearest names."
     return import_module(f'modit.repro.{experiment_path(name).parent.name}.{short_name(name)}')
 
-# What a page's `table`, `plot` or `claims` gives; nothing where it has no such function.
+# What `table`, `plot` or `claims` gives.
 def given_by(module, what, *given): return getattr(module, what, lambda *_: {})(*given)
 
 # %% ../../../nbs/repro/pages/240_page.ipynb #c045b
@@ -152,10 +154,11 @@ def read_other(
     "Another page's scores with this run's settings, computed if missing; `FileNotFoundError` if committed."
     if score in LEDGER: return read_ledger(self.folder, score)
     other = self.other(owner_of(score))
-    if score in other.missing():
-        profile = self.s.profile
-        command = f'modit run {other.name} --profile {profile} --fresh'
-        if profile in COMMITTED and not (other.changed or self.fresh):
+    other.fresh = self.fresh or self.made
+    left = not other.fresh or named('modit.repro.pages.marks:vouched')(other, score)
+    if not left or score in other.missing():
+        command = f'modit run {other.name} --profile {self.s.profile} --fresh'
+        if self.s.profile in COMMITTED and not (other.changed or self.fresh):
             raise FileNotFoundError(f'{self.name} reads {score}, which is missing; run `{command}` first')
         print(f'{self.name} reads {score}: {other.name} is run first', flush=True)
         other.scores(page_module(other.name))
@@ -192,6 +195,7 @@ def scores(
         self.made = not frames
         if self.made: frames = getattr(run, 'run', run)(self)
         for name, frame in frames.items(): write_cases(self.folder, name, frame)
+    # read back, so that a run shows what a redraw will
     frames = {name: read_cases(self.folder, name) for name in written}
     return frames | {name: self.read_other(name) for name in others}
 
@@ -209,9 +213,8 @@ def score(
     rows = []
     for method, answer in answers.items():
         if isinstance(answer, torch.nn.Module): answer = partial(serve, answer, corpus, s=self.s)
-        found = evaluate(answer, corpus, self.s, method, protocol, self.splits, most)
-        print(f'{corpus.name} {method}: Joint {found.joint.mean():.4f}', flush=True)
-        rows.append(found)
+        rows.append(evaluate(answer, corpus, self.s, method, protocol, self.splits, most))
+        print(f'{corpus.name} {method}: Joint {rows[-1].joint.mean():.4f}', flush=True)
     return pd.concat(rows, ignore_index=True)
 
 # %% ../../../nbs/repro/pages/240_page.ipynb #c052
@@ -245,6 +248,7 @@ def publish(
     "Write a page's tables and figures, and enter its claims into the ledger."
     for label, figure in (figures or {}).items(): save_figure(self.folder, label, figure)
     if tables or figures: write_tables(self.folder, self.name, tables, figures, experiment_path(self.name))
+    # a redraw computes nothing, so the record of the run stays
     if self.made: update_manifest(self.folder, self.name, self.s, self.began)
     return show_claims(update_claims(self.folder, claims)) if len(claims) else pd.DataFrame()
 

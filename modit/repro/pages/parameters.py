@@ -25,15 +25,18 @@ def in_words(
 ) -> str:  # such as 0.05 or D1+D3
     "A value as text for the name of a folder."
     if isinstance(value, (list, tuple)): return '+'.join(map(in_words, value))
-    return f'{value:g}' if isinstance(value, float) else str(value)
+    short = f'{value:g}' if isinstance(value, float) else str(value)
+    return short if not isinstance(value, float) or float(short) == value else repr(value)
 
 # %% ../../../nbs/repro/pages/237_parameters.ipynb #c010
 def slug(
     changed:dict, # name -> value
 ) -> str:         # such as seed=3,margin=0.05
     "The name of a folder for changed settings and parameters."
-    name = ','.join(f'{k}={in_words(v)}' for k, v in changed.items()).replace('/', '-').replace(' ', '')
-    return name if len(name) <= 150 else f'{name[:130]}-{fingerprint(changed)}' # file systems allow 255 bytes
+    said = ','.join(f'{k}={in_words(v)}' for k, v in changed.items())
+    name = said.replace('/', '-').replace(' ', '')
+    fits = name == said and len(name) <= 150
+    return name if fits else f'{name[:130]}-{fingerprint(changed)}' # file systems allow 255 bytes
 
 # %% ../../../nbs/repro/pages/237_parameters.ipynb #c013
 def results_folder(
@@ -91,6 +94,7 @@ def page_values(
 # %% ../../../nbs/repro/pages/237_parameters.ipynb #c025
 def _injected(namespace) -> set: # the globals of a notebook -> names that papermill assigned, known or not
     cells = [source for source in namespace.get('In', []) if source.startswith('# Parameters')]
+    # a misspelt name stands there too; among known names alone it would have no effect
     lines = ast.parse('\n'.join(cells)).body
     return {line.targets[0].id for line in lines if isinstance(line, ast.Assign)}
 
@@ -128,6 +132,7 @@ def restricted(
 ) -> pd.DataFrame:
     "The rows of the run's domains, splits and cases."
     keep = pd.Series(True, index=frame.index)
+    # what the settings do not have stays: losses of shared stages, rows of validation
     if 'domain' in frame: keep &= frame.domain.isin(run.domains) | ~frame.domain.isin(run.s.domains)
     if 'split' in frame:
         keep &= frame.split.isin(run.splits) | ~frame.split.isin(SPLITS)
@@ -143,6 +148,7 @@ def asks_less(
 ) -> bool:
     "Whether all that a run changes is to ask for fewer domains, splits or cases."
     changed = {name for name in usual if values[name] != usual[name]}
+    # in the same order, for some pages do more with the first domain they are given
     def kept(name): return values[name] == tuple(x for x in usual[name] if x in values[name])
     return bool(changed) and changed <= NARROWER and kept('domains') and kept('splits')
 

@@ -27,6 +27,7 @@ from .notebooks import short_name, unknown_parameter
 from .page import Page, given_by, is_ledger, open_page, page_module
 from .parameters import has_scores, in_words, results_folder, slug
 from ..report.ledger import not_run, update_claims
+from ..report.looks import LOOK
 from ..report.report import read_reported, write_tables, written_table
 from ...settings import Settings, load_settings, parse_value, repo_root, require
 from ...store import atomic_write, fingerprint, runs_dir
@@ -44,7 +45,7 @@ def redraw_page(
     module = page_module(p.name)
     scores = p.scores(module)
     tables, claims = (given_by(module, x, scores, p) for x in ('table', 'claims'))
-    drawn = given_by(module, 'plot', scores, p) if figures else {}
+    with plt.style.context(LOOK): drawn = given_by(module, 'plot', scores, p) if figures else {}
     p.publish(tables, drawn, claims)
     plt.close('all')
     return [*tables, *drawn, *(claim['id'] for claim in claims)]
@@ -52,6 +53,7 @@ def redraw_page(
 # %% ../../../nbs/repro/pages/252_redraw.ipynb #c050
 def _redraw_pages(names, draw, folder): # of pages that do not read each other; name -> labels; of the ledger
     "Redraw pages and print the labels of each; claims that no page judges are entered as not run."
+    # no verdict may outlive its scores or its rule
     silent = {*read_reported('claims').id}
     with ProcessPoolExecutor(2) as pool:
         for name, labels in zip(names, pool.map(draw, names), strict=True):
@@ -76,7 +78,7 @@ def redraw(
         raise ValueError(f'figures/{profile}/cases holds no scores; {first}')
     draw = partial(redraw_page, profile=profile)
     _redraw_pages(pages, draw, repo_root()/'figures'/profile)
-    if before: before()
+    if before: before() # the last pages read what it writes
     for name in filter(is_ledger, names): print(f'{name}: {" ".join(draw(name))}', flush=True)
     return names
 
@@ -86,6 +88,7 @@ SECOND = 1 # seed of the second world
 def _second_folder(profile) -> Path: return results_folder(load_settings(profile), dict(seed=SECOND))
 
 # %% ../../../nbs/repro/pages/252_redraw.ipynb #c009
+# chosen by the time they took in the first world; others need many further runs
 SECOND_PAGES = ('data', 'density', 'main', 'order', 'candidate_pool', 'pareto', 'rounds', 'best_of_n',
         'bootstrap', 'baselines', 'own_direction') # pages that run in the second world
 

@@ -145,6 +145,7 @@ def optimism(cases) -> pd.DataFrame: # domain, split, validated, test_picked, op
     "Off-policy Joint with the checkpoint picked on validation and on the test split."
     runs = cases[cases.method.str.startswith('off_policy')]
     means = runs.groupby(['domain', 'split', 'method']).joint.mean().unstack()
+    # checkpoints by themselves, as page main names them
     picked = means.filter(regex=r'_\d$').max(axis=1)
     found = dict(validated=means.off_policy, test_picked=picked, optimism=picked - means.off_policy)
     return pd.DataFrame(found).reset_index()

@@ -24,6 +24,7 @@ LOOKS = {'hybrid': ('Hybrid', 'blue', 's')}
 def runs_of(p:Page) -> dict: # pool -> preference run
     "The preference run on each pool; raises `ValueError` for an unknown pool."
     check_choice(p.name, 'pools', p.pools, ['hybrid', *variants_of('candidate_pool')])
+    # the run on both families is that of the main table, trained once
     return {pool: 'off_policy' if pool == 'hybrid' else pool for pool in p.pools}
 
 # %% ../../../nbs/repro/paper/340_candidate_pool.ipynb #c012

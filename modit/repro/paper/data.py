@@ -43,6 +43,7 @@ def domain_row(corpus, p:Page) -> dict: # column -> value
     positives = positives_by_pattern(corpus, patterns)
     rich = {}
     for role in ('train', 'item', 'pattern'):
+        # a whole sequence is what a case or a training row takes
         rich[role] = int((positives_by_pattern(corpus, patterns, role) >= s.seq_len).sum())
     return dict(domain=name, train=s.of('train_rows', name), eval_item=evaluated, eval_pattern=evaluated,
                 normal=s.of('normal_share', name), heldout_clusters=s.of('heldout_clusters', name),

@@ -46,8 +46,10 @@ def predictions(corpus, s:Settings) -> pd.DataFrame: # domain, split, anchor, de
     anchors = draw_anchors(corpus, s)
     density = recall_density(corpus.index, anchors, corpus.attribute, s.k)
     group, pattern = related_patterns(corpus, s), corpus.pattern[anchors]
+    # -1: patterns without a positive are left out together
     splits = validation_splits(pattern, np.array([group.get(c, -1) for c in pattern]))
     guesses = predict_out_of_group(corpus.items[anchors], density, splits, s.ridge_alpha)
+    # four digits below: a density is a multiple of 1/K, which is far coarser
     shared = dict(anchor=anchors, density=density)
     return pd.concat(pd.DataFrame(dict(domain=corpus.name, split=split, **shared, predicted=guess.round(4)))
                      for split, guess in guesses.items())

@@ -37,6 +37,7 @@ def joint_of_cases(main, validation, p:Page) -> pd.DataFrame: # (domain, split, 
 # %% ../../../nbs/repro/paper/470_drawings.ipynb #n470a2
 def nearest_case(joint) -> int: # joint: of `joint_of_cases`; number of the case
     "The case nearest to the means of its cell."
+    # the most usual case, not the best
     distance = ((joint - joint.mean())**2).sum(axis=1)
     return joint.index.get_level_values('case')[distance.argmin()]
 

@@ -43,6 +43,7 @@ def last_fan(p:Page, domain:str) -> pd.DataFrame: # rows of `fan_rows`
     policy = get_model(p.s, 'pareto_through', domain, -1) # runs all its rounds, where others stop early
     cases = training_cases(corpus, s.hppo_cases, s, 'hppo', number)
     fan = fan_candidates(policy, corpus, cases, s, 'round', number)
+    # as the fans of training were: an inexact index is refused
     audit_labels(corpus, cases, dict(policy=fan), s.k)
     pool = label_pool(corpus, cases, dict(policy=fan), s.k)
     return fan_rows(p, domain, number, pool.joint.mean(0), pool.same.mean(0))

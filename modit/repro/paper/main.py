@@ -88,6 +88,7 @@ def _variant_caption(validation): # of `run`
 def _marginal(cases, method, s): # per-case scores; domain, split, estimate, low, high, n
     "Mean Joint of one method in every cell, with its interval over cases."
     rows = []
+    # only the first cases of a cell are scored by retrieval
     answered = cases[cases.method == method].dropna(subset='joint')
     for (d, split), cell in answered.groupby(['domain', 'split']):
         counts = shared_counts((s.seed, 'marginal', d, split), len(cell), s.resamples)
@@ -182,6 +183,7 @@ def _same_highest(cases, s): # with the rows `hppo`
     "C01: average pooling minus the trained method with the highest Same, in every cell."
     rows = []
     for _, cell in cases.groupby(['domain', 'split']):
+        # the strongest rival of each cell: averaging is to be above all of them
         means = cell[cell.method.isin(['pretrained', 'cpt', 'sft', *MINE])].groupby('method').same.mean()
         rows.append(contrast(cell, 'average', means.idxmax(), s, 'same'))
     return pd.concat(rows)
@@ -245,7 +247,7 @@ def claims(scores:dict, p:Page) -> list: # rows of the ledger
     base = _marginal(cases, 'base', p.s)
     passed = _margin_share(scores['validation'])
     judged = _ladder_claims(cases, scores['left_out'], p.s)
-    judged.append(judge('C08', threshold_claim(base, base.estimate < .001)))
+    judged.append(judge('C08', threshold_claim(base, base.estimate < .001))) # the paper's limit
     judged.append(judge('C32', range_claim(passed, *RANGES['C32'])))
     d13 = cases[cases.domain != 'D4']
     if not len(d13): return judged

@@ -66,6 +66,7 @@ def _cosines_of(s, domain, stage): # of the model of a stage: domain, model, sam
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c013
 def _collapse(p): # of the run: as `_cosines_of`
     "The cosines of every domain, for SFT and for Pareto."
+    # samples cost little, so D4 is sampled too
     asked = p.domains if 'domains' in p.changed else p.s.domains
     return pd.concat([_cosines_of(p.s, name, stage) for name in asked for stage in ('sft', 'pareto')],
                      ignore_index=True)
@@ -77,7 +78,7 @@ def proxy_reward(pool, corpus) -> np.ndarray: # corpus: Corpus, for the predicto
     return predict_density(pool.candidates, corpus.probe, 0.).astype(float)
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #r012
-BANK = 20 # the local bank holds one in this many training items
+BANK = 20 # the local bank holds one in this many training items; ours, for the paper gives no size
 
 def local_reward(pool, corpus, s:Settings) -> tuple: # joint (n, c), same (n, c)
     "Joint and Same among the K/5 nearest of a small bank of training items (app. Negative results)."
@@ -85,6 +86,7 @@ def local_reward(pool, corpus, s:Settings) -> tuple: # joint (n, c), same (n, c)
     train = np.flatnonzero(corpus.role == ROLES.index('train'))
     rng = stream(s.seed, 'bank', corpus.name)
     bank = np.sort(rng.choice(train, len(train)//BANK, replace=False))
+    # the case's own items are not left out: that would be work which such a reward saves
     near = VectorIndex(corpus.items[bank]).search(pool.candidates.reshape(n*c, d), max(5, s.k//5))[1]
     ids = bank[near]
     same = corpus.pattern[ids] == np.repeat(pool.cases.pattern, c)[:, None]
@@ -147,6 +149,7 @@ def _departures(p, domain): # of a domain: method -> model
     models |= {name: get_model(duplicated(p.s), kind, domain) for name, kind in DUPLICATES.items()}
     long = override(p.s, off_policy_steps=(5*p.s.off_policy_steps[-1],))
     models['long'] = get_model(long, 'off_policy', domain, -1) # the last, not the best: where it ends
+    # the last: a run that sees no true label cannot choose by them
     models |= {reward: get_model(p.s, reward, domain, -1) for reward in ('proxy', 'local', 'bank')}
     return models | dict(true=get_model(p.s, 'off_policy', domain, -1))
 

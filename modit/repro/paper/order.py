@@ -30,6 +30,7 @@ def run(p:Page) -> dict: # order: per-case scores; methods base, pretrained, cpt
     rows = []
     for name in p.domains:
         models = dict(base=get_model(p.s, 'base'), pretrained=get_model(p.s, 'pretrained'))
+        # each domain alone, from the shared pretrained model: the paper's single-domain instantiation
         models['cpt'] = get_model(p.s, 'cpt_single', name)
         for order in p.orders:
             models[order] = get_model(override(p.s, order=order), 'sft_single', name)
@@ -41,6 +42,7 @@ def columns(p): return ('base', 'pretrained', 'cpt', *p.orders) # of the tables,
 
 def light(cases, p:Page) -> pd.DataFrame: # of the run
     "The cases of the light protocol."
+    # the paper prints these few; verdicts take all cases, for narrower intervals
     return cases[cases.case < protocol_counts(p.s, 'light')[0]]
 
 # %% ../../../nbs/repro/paper/330_order.ipynb #c013

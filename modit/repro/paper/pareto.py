@@ -26,6 +26,7 @@ MINE = variants_of('main') # the variants of the main table
 def columns(cases): return scored(('sft', *MINE), cases) # of the table, in order
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c011
+# the paper saves after 100, 200 and its last steps, a pass being about 100
 PASSES = (.5, 1., 1.5, 2., 2.5, 3.) # over the cases; a checkpoint after each
 
 def steps_of(
@@ -38,6 +39,7 @@ def steps_of(
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c014
 def score_course(p:Page, domain:str) -> pd.DataFrame: # rows of `evaluate`; step, passes, valid_joint
     "Score the long run from SFT on through its checkpoints."
+    # passes are over the cases that have a pair
     kept = get_history(p.s, domain, 'off_policy').kept.iloc[0]
     long = override(p.s, off_policy_steps=steps_of(kept, p.s.hppo_batch))
     models = dict(off_policy_0=get_model(p.s, 'sft', domain))
@@ -128,6 +130,7 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
 def drift_of(cases, s:Settings) -> list: # cases: of `run`: one domain's items; two tables of a row
     "To the last checkpoint: from SFT Attr up, Same down (C25a); from validation's peak Joint down (C25b)."
     said = cases[cases.step > 0].groupby('step').valid_joint.first()
+    # validation's peak, for one chosen on test cases would lie higher by luck alone
     last, peak = (f'off_policy_{step}' for step in (said.index[-1], said.idxmax()))
     sides = dict(attr=1, same=-1)
     moved = [contrast(cases, last, 'off_policy_0', s, column, side) for column, side in sides.items()]

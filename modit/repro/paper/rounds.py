@@ -41,6 +41,7 @@ def policy_of(
     "The policy after the last round of a schedule."
     # the same run: trained once
     if rounds == 1 and steps == s.off_policy_steps[-1]: return get_model(s, 'off_policy', domain, -1)
+    # -1: the last, even if validation prefers an earlier one: rounds are compared at one budget
     return get_model(override(s, hppo_rounds=rounds, hppo_steps=steps), 'same_cases', domain, -1)
 
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #c015
@@ -157,7 +158,7 @@ def schedule_claims(scores, p:Page) -> list: # scores: of `run`, with those of t
             judge('C17', weakest_in_each_cell(up(four, two), up(two, one)))]
 
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #f024
-CLOSE = .015 # Joint; within it two variants lie close together
+CLOSE = .015 # Joint; within it two variants lie close together; the paper's 1.5 points
 
 def close_together(
     gains, # of `contrasts`: of the filter, on D4
@@ -178,6 +179,7 @@ def claims(scores:dict, p:Page) -> list: # rows of the ledger
     judged = schedule_claims(scores, p)
     gains = pd.concat([_filter_gain(scores['filter'], n, p) for n in sorted({1, p.s.hppo_rounds})])
     d13, d4 = (gains.query(f'domain {sign} "D4"') for sign in ('!=', '=='))
+    # the filter is to gain after one round and after the last: the paper compares it with both
     if len(d13): judged.append(judge('C13', weakest_in_each_cell(d13)))
     if not len(d4): return judged
     return [*judged, judge('C15', close_together(d4, scores['main'].query('domain == "D4"'), p.s))]

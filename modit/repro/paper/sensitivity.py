@@ -130,6 +130,7 @@ def rerun_noise(
     means = runs.groupby(['domain', 'split', 'method']).joint.mean().unstack()
     freedom = (means.notna().groupby('domain').first().sum(axis=1) - 1).sum()
     if freedom < 1: return float('nan')
+    # the bound of the studentised range: the best of five equal runs is above the worst, too
     return float(np.sqrt(means.var(axis=1).mean())*_range_quantile(.95, values, freedom))
 
 # %% ../../../nbs/repro/paper/400_sensitivity.ipynb #c028

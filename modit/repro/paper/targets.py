@@ -42,6 +42,7 @@ _COLUMNS = ['domain', 'split', 'case', 'pattern', 'neighbours', 'method', 'attr'
 def target_depths(s:Settings) -> dict: # target -> how many of the densest items
     "The whole tail, one item, and the share of the tail that five items are in the paper."
     tail = s.seq_len - s.prefix_len
+    # two at least, or it would be top1
     return dict(centroid=tail, top1=1, top5=max(2, round(tail*5/50)))
 
 # %% ../../../nbs/repro/paper/420_targets.ipynb #c010
@@ -68,6 +69,7 @@ def true_chance(
     block=50_000, # items at a time, as there
 ) -> np.ndarray: # (N,)
     "The probability with which each item of a generated domain is labelled positive."
+    # all draws of `make_domain` up to the labels, in its order: else the chances are of other items
     world, n, clusters = make_world(s), s.of('items', name), s.of('clusters', name)
     patterns = draw_patterns(world, c, clusters, rng)
     pattern = assign_patterns(c, clusters, n, rng)

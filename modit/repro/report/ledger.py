@@ -58,6 +58,7 @@ def weakest_in_each_cell(
     # a width of zero
     near = np.where(rows.side > 0, rows.low, -rows.high)/(rows.high - rows.low).clip(lower=1e-12)
     rank = rows.verdict.map(RANK)
+    # first by verdict, then by how near an interval comes to zero beside its width
     order = rows.assign(rank=rank, near=near).sort_values(['rank', 'near'], kind='stable')
     weakest = order.groupby(['domain', 'split']).head(1).sort_values(['domain', 'split'])
     return weakest.drop(columns=['rank', 'near']).reset_index(drop=True)
@@ -117,6 +118,7 @@ def not_run(
 # %% ../../../nbs/repro/report/215_ledger.ipynb #c050
 _FIXED = ['class', 'scale', 'page', 'place', 'statement'] # of figures/reported/claims.csv
 _CLAIM = ['id', *_FIXED, *COUNTS, 'estimate', 'low', 'high', 'n', 'verdict']
+# the columns of the committed ledgers, in their order
 _CELL = ['id', 'domain', 'split', 'a', 'b', 'column', 'side', 'estimate', 'low', 'high', 'n', 'verdict']
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #c051
@@ -145,7 +147,7 @@ def update_claims(
     if not len(rows): return rows
     tables = [c['rows'].assign(id=c['id']).reindex(columns=_CELL) for c in claims if c['cells']]
     cells = pd.concat(tables) if tables else pd.DataFrame(columns=_CELL)
-    with locked():
+    with locked(): # pages that run at once share both files
         _merge_rows(folder/'claims.csv', rows, rows.id, ['id'], COUNTS)
         _merge_rows(folder/'claim-cells.csv', cells, rows.id, ['id', 'domain', 'split'])
     return rows

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['ABLATIONS', 'PARTS', 'AGAIN', 'OWN_STAGES', 'LOOK', 'COLOURS', 'BLUE', 'ORANGE', 'GREEN', 'VERMILLION', 'PURPLE',
            'SKY', 'BLACK', 'LIGHT', 'GREY', 'DARK', 'METHODS', 'VERDICTS', 'CONFIRMED', 'NOT_SEEN', 'OPPOSITE', 'WORDS',
-           'NOT_RUN', 'SPLIT_LOOKS', 'PNG', 'Look', 'add_looks', 'look', 'marked', 'ring', 'whisker', 'legend_of',
-           'panels', 'legend_beside', 'legend_of_splits', 'title_of_splits', 'save_figure']
+           'NOT_RUN', 'SPLIT_LOOKS', 'PNG', 'use_look', 'Look', 'add_looks', 'look', 'marked', 'ring', 'whisker',
+           'legend_of', 'panels', 'legend_beside', 'legend_of_splits', 'title_of_splits', 'save_figure']
 
 # %% ../../../nbs/repro/report/195_looks.ipynb #c002
 import io, re
@@ -55,17 +55,21 @@ OWN_STAGES['apart'] = Stage(('pretrained', 'corpora'), (*CORPUS, *CPT, *SFT),
                             'modit.repro.ours.lead:make_apart', shared=True)
 
 # %% ../../../nbs/repro/report/195_looks.ipynb #r168010
+# at import, which every page of the reproduction does; keys of the library's stages stay
 VARIANTS.update(ABLATIONS)
 OWN_STAGES |= {name: preference_stage(v) for name, v in ABLATIONS.items()}
 STAGES.update(OWN_STAGES)
 FOLDER_STAGES.update({name: x for name, x in OWN_STAGES.items() if name != 'apart'})
 
 # %% ../../../nbs/repro/report/195_looks.ipynb #c010
+# the defaults first, so that a reader's matplotlibrc changes nothing
 LOOK = ['default', files('modit')/'modit.mplstyle']
-matplotlib.style.use(LOOK)
+def use_look(): matplotlib.style.use(LOOK) # in all of this process
+
+with matplotlib.style.context(LOOK): _CYCLE = matplotlib.rcParams['axes.prop_cycle'].by_key()['color']
 
 _NAMES = ('blue', 'orange', 'green', 'vermillion', 'purple', 'sky', 'yellow', 'black')
-COLOURS = dict(zip(_NAMES, matplotlib.rcParams['axes.prop_cycle'].by_key()['color'], strict=True))
+COLOURS = dict(zip(_NAMES, _CYCLE, strict=True))
 COLOURS |= dict(light='#BFBFBF', grey='#8C8C8C', dark='#4D4D4D')
 BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, _, BLACK, LIGHT, GREY, DARK = COLOURS.values()
 
@@ -221,10 +225,12 @@ def title_of_splits(
 
 # %% ../../../nbs/repro/report/195_looks.ipynb #c033
 def _laid_out_anew(figure):
+    # a layout begins where axes were last drawn: a figure that was shown would get other bytes
     if not figure.get_constrained_layout(): return
     for ax in (a for a in figure.axes if a.get_subplotspec() is not None):
         ax.set_position(ax.get_subplotspec().get_position(figure))
         ax.set_in_layout(True)
+    # savefig draws twice and measures each time; the first need only lay out
     def settle(renderer): # in the place of the first draw
         del figure.draw
         figure.get_layout_engine().execute(figure)
@@ -235,13 +241,14 @@ def _named_as_written(
     svg:bytes, # of matplotlib
 ) -> bytes:
     "The svg with every clip path named after its rounded rectangle, and no minus before a zero."
+    # names of clip paths follow from all bits of a corner, which differ between processors
     svg = re.sub(rb'(?<=[\s"(])-0(?=[\s"),])', b'0', svg)
     for name, shape in set(re.findall(rb'<clipPath id="(\w+)">\s*(.*?)\s*</clipPath>', svg, re.S)):
         svg = svg.replace(name, b'p' + fingerprint(shape.decode()).encode())
     return svg
 
 # %% ../../../nbs/repro/report/195_looks.ipynb #c034
-PNG = ('fig-labelled',) # that the README shows
+PNG = ('fig-labelled',) # that the README shows; it is also shown where no svg is
 
 def save_figure(
     folder:Path, # figures/<profile>, or that of a rerun
@@ -249,6 +256,7 @@ def save_figure(
     figure,      # matplotlib Figure
 ):
     "Write a figure as svg, one of PNG as png too, byte for byte the same for the same scores."
+    # no time and no version in a file
     kinds = {'svg': {'Date': None}} | ({'png': {'Software': None}} if label in PNG else {})
     for kind, metadata in kinds.items():
         out = io.BytesIO()

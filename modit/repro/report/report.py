@@ -37,6 +37,7 @@ def write_cases(
     frame:pd.DataFrame, # one row per case
 ):
     "Write per-case scores; equal scores give equal bytes."
+    # six digits, and the same end of line on every system: committed files repeat to the byte
     text = frame.to_csv(index=False, float_format='%.6g', lineterminator='\n')
     atomic_write(_cases_path(folder, name), zlib.compress(text.encode(), 9, GZIP))
 
@@ -49,6 +50,7 @@ def read_rows(
     **kinds, # column -> type, of further columns
 ) -> pd.DataFrame:
     "A table as it was written: names are text whatever they look like, and only an empty cell is missing."
+    # the same types whether pyarrow is installed or not
     with pd.option_context('mode.string_storage', 'python'):
         types = dict.fromkeys(NAMES, str) | kinds
         return pd.read_csv(path, dtype=types, keep_default_na=False, na_values=[''])
@@ -68,6 +70,7 @@ def read_cases(
     if not path.exists():
         raise FileNotFoundError(f'no scores at {_shown(path)}; run its experiment with fresh = True first')
     written = path.stat()
+    # a copy, for the cached frame is everybody's
     try: return _read(path, written.st_mtime_ns, written.st_ino).copy()
     except (EOFError, OSError, ValueError, zlib.error) as e:
         todo = 'restore it from git, or run its experiment with fresh = True'
@@ -146,6 +149,8 @@ def write_tables(
         data = table.frame.to_csv(index=False, float_format='%.6g', lineterminator='\n')
         atomic_write(folder/f'{label}.csv', data)
         parts.append(f'## {label}\n\n{_as_text(table)}')
+    for old in folder.glob('[!.]*.md'): # of a page that had another name
+        if old.stem != name and any(f'## {x}\n' in old.read_text('utf-8') for x in tables or ()): old.unlink()
     atomic_write(folder/f'{name}.md', '\n\n'.join(parts) + '\n')
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c042r
@@ -214,8 +219,7 @@ def by_method(
     column='joint',     # metric
 ) -> pd.DataFrame:      # split, domain and one column per method
     "Mean of a metric in every split and domain, one column per method."
-    rows = cases[cases.method.isin(methods)]
-    means = rows.pivot_table(index=['split', 'domain'], columns='method', values=column)
+    means = cases[cases.method.isin(methods)].pivot_table(column, ['split', 'domain'], 'method')
     return means.reindex(columns=list(methods)).reset_index().rename_axis(columns=None)
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c050
@@ -242,6 +246,7 @@ def best_variants(
     "The variant with the best validation Joint in each domain."
     place = {name: i for i, (name, variant) in enumerate(VARIANTS.items()) if variant.reported}
     reached = validation[validation.chosen & validation.method.isin(place)]
+    # at a tie the simpler variant, which stands first in VARIANTS
     reached = reached.sort_values('method', key=lambda m: m.map(place), kind='stable').reset_index(drop=True)
     return {d: r.method.loc[r.valid_joint.idxmax()] for d, r in reached.groupby('domain')}
 
@@ -251,8 +256,7 @@ def with_hppo(
     validation:pd.DataFrame, # as for `best_variants`
 ) -> pd.DataFrame:
     "The scores, with the rows of each domain's best variant repeated as `hppo`."
-    best = best_variants(validation)
-    chosen = cases[cases.method == cases.domain.map(best)]
+    chosen = cases[cases.method == cases.domain.map(best_variants(validation))]
     return pd.concat([cases, chosen.assign(method='hppo')], ignore_index=True)
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c057
@@ -280,7 +284,7 @@ def update_manifest(
 ):
     "Merge an experiment into the folder's manifest.json."
     path = Path(folder)/'manifest.json'
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss//1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss//1024 # Linux counts in kilobytes
     entry = dict(python=platform.python_version(), machine=platform.machine())
     entry |= dict(settings=fingerprint(asdict(s)), seconds=round(time.time() - began, 1), peak_mb=peak)
     entry |= dict(kernels=kernels(), packages={p: version(p) for p in PACKAGES})

@@ -4,10 +4,9 @@
 
 # %% auto #0
 __all__ = ['scores_by_method', 'paired', 'shared_counts', 'over_cases', 'contrasts', 'contrast', 'in_hundredths', 'in_points',
-           'aside', 'draw_differences', 'everywhere', 'split_panels', 'in_paper', 'power']
+           'aside', 'draw_differences', 'split_panels', 'in_paper', 'power']
 
 # %% ../../../nbs/repro/report/210_verdicts.ipynb #c003
-import textwrap
 from dataclasses import asdict
 from functools import lru_cache
 
@@ -50,6 +49,7 @@ def shared_counts(
     resamples:int, # B
 ) -> np.ndarray:   # (B, units)
     "How often each unit of a cell occurs in each resample, for all that is computed there."
+    # doubles, as scores are: else each bootstrap would convert all counts anew
     return resample_counts(units, resamples, stream(*purpose)).astype(float)
 
 def _spanning(one, other): # an interval over cases, and one over patterns, which the units count
@@ -72,6 +72,7 @@ def over_cases(
 @lru_cache(4096) # table, picture and claims ask for the same cells; bytes, since arrays have no hash
 def _interval(a, b, patterns, cell): # bytes of both methods' scores; seed, domain, split, resamples
     a, b = np.frombuffer(a), np.frombuffer(b)
+    # new patterns: units are patterns; items: a difference must hold over cases and over patterns
     by_pattern = cluster_interval(a, b, patterns)
     return _spanning(over_cases(a, b, *cell), by_pattern) if cell[2] == 'item' else by_pattern
 
@@ -167,20 +168,6 @@ def draw_differences(
     ax.axhline(0, c='0.6', lw=.8, zorder=0)
     ax.set(xticks=range(len(places)), xticklabels=places, xlim=(-.5, len(places) - .5))
 
-# %% ../../../nbs/repro/report/210_verdicts.ipynb #6675f4d7
-def everywhere(
-    rows:pd.DataFrame, # of `contrasts`, of one split
-    marks:dict,        # as for `draw_differences`
-    by='a',            # as there
-) -> str:
-    "Which marks are significantly above zero at all their places, and which below."
-    verdicts = rows.groupby(by).verdict.unique()
-    def named(verdict):
-        names = [x for x in marks if x in verdicts.index and list(verdicts[x]) == [verdict]]
-        if len(names) == len(verdicts) > 1: return 'all'
-        return ' · '.join(marks[x].label for x in names) or 'none'
-    return f'significantly above zero everywhere: {named("for")}; below: {named("against")}'
-
 # %% ../../../nbs/repro/report/210_verdicts.ipynb #c029
 def split_panels(
     rows:pd.DataFrame, # of `contrasts`
@@ -191,18 +178,12 @@ def split_panels(
     **columns,         # across and by, as there
 ):                     # matplotlib Figure
     "Differences with their intervals, one panel per split."
-    by = columns.get('by', 'a')
-    said = [f'{x} split, {everywhere(rows[rows.split == x], marks, by)}' for x in splits]
-    # 125 letters of size 8 fill 7.5 inches; each further line needs .15 of them
-    lines = '\n'.join(textwrap.fill(line, 125) for line in said)
-    size = (7.5, 2.75 + .15*lines.count('\n'))
-    fig, axes = plt.subplots(1, len(splits), figsize=size, sharey=True, squeeze=False)
+    fig, axes = plt.subplots(1, len(splits), figsize=(7.5, 2.75), sharey=True, squeeze=False)
     for ax, split in zip(axes[0], splits, strict=True):
         draw_differences(ax, rows[rows.split == split], places, marks, **columns)
         ax.set_title(f'{split} split')
     axes[0, 0].set_ylabel(ylabel)
     if len(marks) > 1: # one mark is named by the axis
-        fig.suptitle(lines, fontsize=8)
         axes[0, -1].legend(handles=legend_of(*marks.values()), loc='center left', bbox_to_anchor=(1, .5))
     return fig
 

@@ -85,6 +85,7 @@ def beside_paper(group, folder, p:Page, s:Settings) -> pd.DataFrame: # `contrast
     if not len(cases): return cases
     rows = contrasts(cases, pairs, s, column)
     rows = rows.assign(paper=in_paper(rows, paper, column))
+    # without a difference in the paper there is no sign to compare
     return rows[rows.paper.notna() & (rows.paper != 0)]
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #g024
@@ -226,6 +227,7 @@ def every_claim(scores, p:Page) -> Table: # of the run
                'against', 'size', 'estimate', 'low', 'high', 'n', 'real data', 'why', 'run']
     found = grouped(scores).rename(columns=dict(same_sign='same sign'))
     ratio = found.id.map(sizes(found, scores['claim-cells'])).map('{:.2f}'.format, na_action='ignore')
+    # reasons were written about the committed run alone
     reasons = read_reported('reasons').set_index('claim').reason if p.folder.name == 'mini' else {}
     why = found.id.where(found.verdict != CONFIRMED).map(reasons)
     more = {'size': ratio, 'why': why,

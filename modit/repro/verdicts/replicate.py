@@ -90,6 +90,7 @@ def noise_of_training(
     plain = rows[['a', 'b']].isin(PLAIN).all(axis=1)
     draws = rows.domain.isin(REDRAWN).map({True: 'other', False: 'the same'}).rename('draws')
     found = rows.groupby([draws, plain.map({True: 'without', False: 'with'}).rename('preferences')])
+    # a difference of two runs has twice the variance of one; .75: a median of absolute values
     noise = found.moved.median()/2**.5/norm.ppf(.75)
     width = found.width.median()
     return pd.DataFrame(dict(

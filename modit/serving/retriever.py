@@ -166,8 +166,7 @@ def question(
     3
     """
     x, rows = self.seed_rows(seeds)
-    alike = 'the seeds cancel out and have no average; give seeds that are alike, or some of these'
-    require(np.linalg.norm(x.mean(0)) > 1e-3, alike)
+    require(np.linalg.norm(x.mean(0)) > 1e-3, 'the seeds cancel out; give seeds that are alike, or a part')
     marks = [rows_called(self.goods, _several(ids), 'marked id') for ids in (right, wrong)]
     out = rows_called(self.goods, dict.fromkeys(_several(without)))
     k = _count('k', self.k if k is None else k)

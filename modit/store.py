@@ -208,7 +208,7 @@ def save_rows(
 ):
     "Write a table block by block, atomically; raises `ValueError` if the number of rows is wrong."
     with whole_file(path) as f:
-        # the header alone: `np.save` would want the whole table in memory
+        # the header alone: NumPy would write the whole table, which must lie in memory
         write_array_header_1_0(f, dict(descr='<f4', fortran_order=False, shape=tuple(shape)))
         rows = 0
         for block in blocks:

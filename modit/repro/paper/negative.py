@@ -187,8 +187,8 @@ def _knob(p): # of the run: per-case scores with epsilon and the round that was 
     rows = []
     corpus = get_corpus(p.s, name)
     for epsilon in TOLERANCES:
-        s, variant = override(p.s, tolerance=epsilon), 'pareto_eps'
-        if np.isinf(epsilon): s, variant = p.s, 'adaptive'
+        plain = p.s, 'adaptive' # without a filter
+        s, variant = plain if np.isinf(epsilon) else (override(p.s, tolerance=epsilon), 'pareto_eps')
         answer = {f'eps {epsilon:g}': get_model(s, variant, name)}
         scored = p.score(corpus, answer, most=p.s.density_cases)
         rows.append(scored.assign(epsilon=epsilon, kept_round=_kept_round(s, name, variant)))

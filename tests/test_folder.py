@@ -19,7 +19,7 @@ from modit.data.folder import (folder_key, open_embeddings, own_domain, problems
 from modit.serving import goods
 from modit.serving.goods import read_goods
 from modit.retrieval import check_embeddings
-from modit.settings import Settings, load_settings
+from modit.settings import load_settings
 from modit.data.synth import make_domain, make_world
 
 S = load_settings('smoke')
@@ -352,14 +352,10 @@ def test_folders_train_and_the_store_knows_their_content(two):
         stages.stage_key(s, 'domain', 'first')
 
 
-FIELDS = Settings.__dataclass_fields__
-
-
 def test_a_stage_of_folders_reads_the_settings_of_its_key(two, monkeypatch):
-    from test_repo import READ, Recording, functions_that_run, not_held, plain
-    s, key = own_settings(two, **TINY), stages.stage_key
-    monkeypatch.setattr(stages, 'stage_key', lambda s, *stage: key(plain(s), *stage))
-    recording = Recording(**{name: getattr(s, name) for name in FIELDS})
+    from test_repo import READ, functions_that_run, not_held, recorded
+    s = own_settings(two, **TINY)
+    recording = recorded(s, monkeypatch)
     for name in ('corpus', 'pretrained'):
         stage = stages.stages_of(s)[name]
         domain = None if stage.shared else 'first'

@@ -1,7 +1,6 @@
 """What a person has set for other work, in the shell or in files of their own, changes no page."""
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -20,7 +19,7 @@ from modit.repro.pages.notebooks import code_cells, execute, syntax_tree
 from modit.rounds import _finished
 from modit.settings import load_settings
 from modit.stages.source import steady_environment
-from modit.store import atomic_write, runs_dir
+from modit.store import runs_dir
 
 DARK = 'axes.facecolor: 202020\nsavefig.transparent: True\nxtick.direction: in\n'
 SHOWN = """import shutil
@@ -93,15 +92,6 @@ def test_a_model_is_the_same_whatever_type_and_device_a_program_has_set():
         with torch.device('meta'): found = weights()
     finally: torch.set_default_dtype(torch.float32)
     assert all(a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(usual, found, strict=True))
-
-
-def test_parts_of_killed_writings_go_and_those_of_others_stay(tmp_path):
-    ended = subprocess.Popen([sys.executable, '-c', ''])
-    ended.wait()
-    dead, alive = (tmp_path/f'.a.{platform.node()}-{pid}-0000' for pid in (ended.pid, os.getpid()))
-    for part in (dead, alive): part.touch()
-    atomic_write(tmp_path/'a', 'whole')
-    assert not dead.exists() and alive.exists()
 
 
 def test_rounds_behind_a_gap_are_of_a_lost_run(tmp_path):

@@ -42,10 +42,9 @@ def missing(cwd): raise FileNotFoundError(2, 'No such file or directory', 'npm')
 def hangs(cwd): raise subprocess.TimeoutExpired('pip', 600)
 
 
-CLIENTS = [(missing, 'No such file'), (hangs, 'timed out'), (lambda cwd: None, 'b')]
-
-
-@pytest.mark.parametrize('play, said', CLIENTS, ids=['none', 'hangs', 'refuses'])
+@pytest.mark.parametrize('play, said', [
+    (missing, 'No such file'), (hangs, 'timed out'), (lambda cwd: None, 'b')],
+    ids=['none', 'hangs', 'refuses'])
 def test_a_package_that_cannot_be_had_is_told_in_one_line(elsewhere, monkeypatch, play, said):
     play_client(monkeypatch, play)
     with pytest.raises(OSError, match=said) as e: module._fetch(SMALL)

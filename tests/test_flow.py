@@ -202,13 +202,6 @@ def test_constants_are_chosen_on_validation_alone(world, split):
 
 
 # ---- statistics: all resamples there are
-@pytest.fixture(scope='module')
-def scores():
-    rng = stream(0, 'stats test')
-    a = rng.beta(2, 5, 300)
-    return a, np.clip(a + rng.normal(.02, .1, 300), 0, 1), np.repeat(np.arange(60), 5)
-
-
 def test_every_resample_of_four_cases():
     x = np.array([-.1, .2, .3, .7])
     draws = np.array(list(product(range(4), repeat=4)))             # all 256, each as likely
@@ -218,8 +211,10 @@ def test_every_resample_of_four_cases():
     assert found.p == 2*(1 + (means <= 1e-9).sum())/257
 
 
-def test_swapping_methods_mirrors_the_interval(scores):
-    a, b, groups = scores
+def test_swapping_methods_mirrors_the_interval():
+    rng, groups = stream(0, 'stats test'), np.repeat(np.arange(60), 5)
+    a = rng.beta(2, 5, 300)
+    b = np.clip(a + rng.normal(.02, .1, 300), 0, 1)
     counts = resample_counts(60, 2000, stream(0, 'clusters'))
     x, y = cluster_bootstrap(b, a, groups, counts), cluster_bootstrap(a, b, groups, counts)
     np.testing.assert_allclose([x.estimate, x.low, x.high], [-y.estimate, -y.high, -y.low], atol=1e-6)

@@ -50,7 +50,6 @@ def facts(path, **values):
 
 
 PYARROW = importlib.util.find_spec('pyarrow')
-needs_pyarrow = pytest.mark.skipif(PYARROW is None, reason='pyarrow reads parquet, and is not installed')
 
 
 @pytest.fixture
@@ -138,8 +137,6 @@ def test_a_table_may_have_any_names_of_rows_and_columns(tmp_path):
 
 
 WORDS = ['nan', 'None', '<NA>', 'NULL', 'NaN', 'n/a', '#N/A', 'null', 'true', '007', '1e3', '-', 'NA', 'inf']
-
-
 MARKS = ['\r', '\r\n', '\n', ',', '"', "'", '\t', ';', '\0', '\ufeff', ' ', '\u2028', '#']
 
 
@@ -306,7 +303,7 @@ def test_words_are_words_in_csv_and_in_parquet(tmp_path):
         (own/'items.csv').unlink()
 
 
-@needs_pyarrow
+@pytest.mark.skipif(PYARROW is None, reason='pyarrow reads parquet, and is not installed')
 def test_parquet_holds_the_same(good):
     plain = read_folder(good)
     table = pd.read_csv(good/'items.csv').assign(attribute=D1.attribute, text=[None, *IDS[1:]])

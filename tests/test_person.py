@@ -36,15 +36,6 @@ def test_a_rank_in_the_environment_silences_nobody(tmp_path, monkeypatch, capsys
     assert end.value.code == 2 and said.startswith('modit: ') and 'nosuch' in said and said.count('\n') == 1
 
 
-def mine(folder):
-    "Variables of a person who has a theme and start-up files; page environment has the others."
-    startup = folder/'ipython'/'profile_default'/'startup'
-    startup.mkdir(parents=True)
-    (startup/'own.py').write_text('mine = 1', 'utf-8')
-    (folder/'matplotlibrc').write_text(DARK, 'utf-8')
-    return dict(MATPLOTLIBRC=str(folder), IPYTHONDIR=str(folder/'ipython'), COLUMNS='222')
-
-
 def outputs(folder):
     "What the cells of a page show."
     path, out = page(folder/'350_try.ipynb', 'k: int = 1', SHOWN), folder/'done'/'350_try.ipynb'
@@ -54,10 +45,16 @@ def outputs(folder):
 
 @pytest.mark.slow
 def test_a_page_shows_the_same_to_everybody(tmp_path, monkeypatch):
+    "Who has a theme and start-up files, too; page source has other variables."
+    startup = tmp_path/'ipython'/'profile_default'/'startup'
+    startup.mkdir(parents=True)
+    (startup/'own.py').write_text('mine = 1', 'utf-8')
+    (tmp_path/'matplotlibrc').write_text(DARK, 'utf-8')
+    mine = dict(MATPLOTLIBRC=str(tmp_path), IPYTHONDIR=str(tmp_path/'ipython'), COLUMNS='222')
     runs_dir().mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=runs_dir()) as folder:
         plain = outputs(Path(folder))
-        for name, value in mine(tmp_path).items(): monkeypatch.setenv(name, value)
+        for name, value in mine.items(): monkeypatch.setenv(name, value)
         assert outputs(Path(folder)) == plain
     assert 'image/png' in str(plain), 'a page shows its pictures'
 

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 import modit
-from conftest import EXPERIMENTS, LIBRARY, ROOT, copy_repository, run_nbdev, tracked_files
+from conftest import EXPERIMENTS, LIBRARY, PAGES, ROOT, copy_repository, run_nbdev, tracked_files
 from modit.repro.report.looks import CONFIRMED, NOT_RUN, WORDS
 from modit.stages import pipeline, reach, source, stages
 from modit.repro.datasets.datasets import CLAIMED
@@ -29,7 +29,6 @@ from modit.store import named
 from modit.preference import SINGLE, Variant
 from style import cells
 
-NOTEBOOKS = LIBRARY + EXPERIMENTS
 GENERATED = ('__init__.py', '_modidx.py')
 MODULES = [p for p in sorted((ROOT/'modit').rglob('*.py')) if p.name not in GENERATED]
 
@@ -55,14 +54,14 @@ def test_export_and_clean_change_nothing(tmp_path):
 def test_numbers_are_those_of_their_place():
     assert all(re.fullmatch(r'[0-2]\d\d_\w+', p.stem) for p in LIBRARY)
     assert all(re.fullmatch(r'[3-9]\d\d_\w+', p.stem) for p in EXPERIMENTS)
-    numbers = [p.stem[:3] for p in NOTEBOOKS]
+    numbers = [p.stem[:3] for p in PAGES]
     assert len(numbers) == len(set(numbers))
 
 
 def test_no_file_that_is_read_can_run_code():
     risky = re.compile(r'\b(c?pickle|dill|joblib|shelve|marshal|allow_pickle|read_pickle|to_pickle'
                        r'|(?:torch|np|numpy)\.(?:load|save))\b(?!.*weights_only=True)')
-    texts = {p: p.read_text('utf-8') for p in MODULES} | {p: '\n'.join(cells(p, 'code')) for p in NOTEBOOKS}
+    texts = {p: p.read_text('utf-8') for p in MODULES} | {p: '\n'.join(cells(p, 'code')) for p in PAGES}
     found = {p.name: sorted(set(risky.findall(text))) for p, text in texts.items() if risky.search(text)}
     assert not found, f'arrays and weights are kept as safetensors: {found}'
 

@@ -15,7 +15,6 @@ from modit.repro.pages.graph import TRAINING, main_stages, page_job, slurm_resou
 from modit.settings import load_settings
 from test_runs import LEFT, made_in, start
 
-ROUNDS = LEFT[1:]  # of preferences, and two pages
 SCRIPT = ROOT/'workflow'/'slurm-local'
 MAIN_RUN = ('main', '--profile', 'smoke', '--workflow', 'slurm')
 # Snakemake asks how jobs stand after five seconds, then ten seconds later each time; here every second.
@@ -74,7 +73,7 @@ def kill_page(copy, name):
 
 @pytest.mark.slow
 def test_a_run_that_loses_jobs_memory_and_the_controller_ends_the_same(slurm, whole, tmp_path):
-    copy = begun(whole, tmp_path/'modit', *ROUNDS)
+    copy = begun(whole, tmp_path/'modit', *LEFT[1:])  # rounds of preferences, and two pages
     messages, folder = copy/'messages.txt', Path(slurm['SLURM_CONF']).parent
     with open(copy/'Snakefile', 'a', encoding='utf-8') as f: f.write(ASKED_OFTEN)
     profile = copy/'workflow'/'profiles'/'slurm'/'config.yaml'

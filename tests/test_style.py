@@ -11,12 +11,11 @@ import style
 from papermill import inspect_notebook
 from style import cells, code_lines, exported, outputs_of
 
-from conftest import EXPERIMENTS, LIBRARY, ROOT
+from conftest import EXPERIMENTS, LIBRARY, PAGES, ROOT
 from modit.repro.report.looks import METHODS, add_looks
 from modit.repro.pages.notebooks import notebook_parameters, page_constant
 from modit.repro.pages.page import LEDGER
 
-PAGES = LIBRARY + EXPERIMENTS
 every_experiment = pytest.mark.parametrize('page', EXPERIMENTS, ids=lambda p: p.stem)
 
 # The first parameters of every experiment, in this order; None may stand for the profile's own value.

@@ -23,7 +23,7 @@ from modit.serving.choice import KINDS, Constants, choose, make_trial, trials
 from modit.serving.field import learn, list_scores, same, scores, vectors
 from modit.serving.goods import first_of_each, ids_or_vectors, look_at, read_goods, where
 from modit.serving.lists import answers, checked, evaluated, printed, read_marks
-from modit.serving.parts import Asked, one_sum, right_share, worth
+from modit.serving.parts import Asked, one_sum, worth
 from modit.serving.retriever import KEPT, Retriever
 
 D, N = 16, 2400
@@ -108,7 +108,6 @@ def test_the_sum_of_vectors_is_the_sum_of_scores(learned):
 
 def test_worth_grows_with_what_is_found_and_how_soon():
     first, depth, left = np.eye(4, dtype=bool)[[0, 3]], np.array([2, 2]), np.array([1, 1])
-    assert right_share(first, depth).tolist() == [.5, 0]
     assert worth(first, depth, left)[0] == 1.5 and 0 < worth(first, depth, left)[1] < 1
 
 

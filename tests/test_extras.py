@@ -1,7 +1,6 @@
 """An install of one extra alone brings all that its files import, beside what a plain install brings;
 what such an install runs is tested in test_anywhere.py."""
 import ast
-import json
 import re
 import sys
 import tomllib
@@ -12,6 +11,7 @@ from packaging.requirements import Requirement
 
 from conftest import EXPERIMENTS, PAGES, ROOT
 from modit.repro.report.report import PACKAGES
+from style import cells, nodes_of
 
 PROJECT = tomllib.loads((ROOT/'pyproject.toml').read_text('utf-8'))['project']
 EXTRAS = PROJECT['optional-dependencies']
@@ -54,17 +54,10 @@ def installed_by(extra):
     return {name for name, _ in brought([*PROJECT['dependencies'], *EXTRAS.get(extra, ())])}
 
 
-def sources(path):
-    "Texts of Python that a file has: itself, or a page's code cells without magics."
-    if path.suffix == '.py': return [path.read_text('utf-8')]
-    cells = [c for c in json.loads(path.read_text('utf-8'))['cells'] if c['cell_type'] == 'code']
-    return [re.sub(r'^[%!].*$', 'pass', ''.join(c['source']), flags=re.M) for c in cells]
-
-
 def wanted(path):
     "Packages that a file imports, at its top or anywhere."
-    for text in sources(path):
-        for node in ast.walk(ast.parse(text)):
+    for text in [path.read_text('utf-8')] if path.suffix == '.py' else cells(path, 'code'):
+        for node in nodes_of(text):
             if isinstance(node, ast.Import): yield from (x.name.split('.')[0] for x in node.names)
             if isinstance(node, ast.ImportFrom) and not node.level: yield node.module.split('.')[0]
         if path.suffix == '.py': yield from (x for call, x in BEHIND.items() if re.search(call, text))

@@ -1,10 +1,11 @@
 """Mistakes that no page would show: each of these tests fails for one that was made by hand, once. Most ask
 who sees which labels: those of held-out items are turned round, and nothing else is learned."""
+import copy
 import math
-import subprocess
 import sys
 from dataclasses import fields, replace
 from importlib import import_module
+from types import ModuleType
 from unittest.mock import patch
 
 import numpy as np
@@ -12,15 +13,17 @@ import pandas as pd
 import pytest
 import torch
 
-from conftest import ROOT, copied, corpus_of, environment
+from conftest import ROOT, copied, corpus_of, run_apart
 from modit import (VARIANTS, continue_pretraining, direct_rewards, evaluation, finetune, flow, hppo,
                    labelled_pool, load_settings, ordering, pretrain, sample_cases, score_cases)
-from modit.direct import Looks, direct_batch, direct_loss
-from modit.evaluation import score_queries
+from modit.candidates import rewarded_items
+from modit.direct import Looks, climb, direct_batch, direct_loss, nearest
+from modit.evaluation import average_pool, score_queries
 from modit.model import init_zero_layers, new_model
 from modit.patterns import ROLES
-from modit.preference import implicit_scores
+from modit.preference import SINGLE, Variant, implicit_scores
 from modit.repro.report.verdicts import contrasts
+from modit.rounds import hppo_round
 from modit.sphere import geodesic
 from modit.stages import reach, source, stages
 from modit.stats import cluster_interval, holm
@@ -144,6 +147,38 @@ def test_direct_rewards_draw_a_query_to_the_tail(corpus):
     assert score < -.1 and np.isclose(loss(.5) - loss(0.), -.5*score, atol=.02) # near ties aside
 
 
+def test_a_list_longer_than_what_may_be_searched_is_refused(corpus):
+    few = np.arange(len(corpus.items)) < 20
+    queries = average_pool(corpus, ordering.training_cases(corpus, 4, S, 'hppo', 1))
+    with pytest.raises(ValueError, match='lower k'): nearest(corpus, queries, 30, few)
+
+
+def test_held_out_items_are_neither_searched_nor_labelled(corpus):
+    run = direct_rewards(init_zero_layers(new_model(S)), corpus, replace(S, reward_items='all'))
+    looks = Looks(corpus, rewarded_items(corpus, replace(S, reward_items=S.direct_items)))
+    cases = ordering.training_cases(corpus, 60, S, 'hppo', 1)
+    climb(average_pool(corpus, cases), looks, cases, S)
+    roles = {ROLES[i] for i in corpus.role[list(looks.asked)]}
+    assert roles <= {'train', 'other'} and run.history[-1]['different'] <= (corpus.role == 0).sum()
+
+
+def test_another_preference_loss_is_a_name_in_a_row(corpus, monkeypatch):
+    """The recipe "Another preference loss": a function of the scaled margins, named in a variant's row."""
+    mine = ModuleType('mine')
+    mine.ipo = lambda margins: (margins - .5)**2
+    monkeypatch.setitem(sys.modules, 'mine', mine)
+    sft, _ = finetune(new_model(S), corpus, S)
+    pool = labelled_pool(sft, corpus, S)
+    ends = {}
+    for loss in ('modit.preference:logistic', 'mine:ipo'):
+        policy, variant = copy.deepcopy(sft), Variant('Mine', loss=loss, **SINGLE)
+        facts = hppo_round(policy, sft, corpus, pool, replace(S, tail_weight=0.), variant, 1, 3)
+        ends[loss] = facts['losses'][0], policy.head.weight.detach()
+    assert np.isclose(ends['modit.preference:logistic'][0], np.log(2), atol=1e-4)
+    assert np.isclose(ends['mine:ipo'][0], .25, atol=1e-4) # no margin yet: (0 - 1/2)^2
+    assert not torch.equal(ends['modit.preference:logistic'][1], ends['mine:ipo'][1])
+
+
 # ---- intervals and keys
 @pytest.mark.parametrize('between, within, wider', [(.001, .1, 'cases'), (.1, .01, 'patterns')])
 def test_an_interval_of_known_kinds_is_as_wide_as_those_of_cases_and_patterns(between, within, wider):
@@ -241,6 +276,5 @@ def test_the_code_of_a_key_is_what_was_imported(tmp_path):
         path.write_text(path.read_text('utf-8') + '\\ndef other(): return 1\\n', 'utf-8') # edited, exported
         from modit.stages.reach import refuse_changed
         refuse_changed('modit.rows:unit_rows')"""
-    run = subprocess.run([sys.executable, '-c', code], cwd=tmp_path, env=environment(tmp_path),
-                         capture_output=True, text=True)
-    assert f'{tmp_path}/modit/rows.py has changed since this process read it' in run.stderr
+    said = run_apart(code, copy=tmp_path).stderr
+    assert f'{tmp_path}/modit/rows.py has changed since this process read it' in said

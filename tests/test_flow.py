@@ -1,17 +1,25 @@
-"""The model against naive versions, and invariances of sampler and pipeline: padding, targets, rotations."""
+"""The model, baselines and statistics against naive versions; and invariances of sampler and pipeline:
+padding, targets, rotations."""
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
+from conftest import corpus_of, unit
+from modit.baselines import choose, filtered_neighbours, fit_ridge_map, pattern_direction, ridge_map
+from modit.baselines import rocchio, steer
+from modit.evaluation import average_pool, direction_auc, sample_cases, score_queries
 from modit.flow import generate
-from modit.evaluation import direction_auc, score_queries
 from modit.model import init_zero_layers, new_model
+from modit.ordering import centroid, training_cases
+from modit.patterns import ROLES
 from modit.retrieval import VectorIndex, search
 from modit.settings import load_settings
 from modit.sphere import exp_map, geodesic, normalize, sample_sphere, to_tangent
+from modit.stats import cluster_bootstrap, paired_bootstrap, resample_counts, verdict
 from modit.store import stream
-
 
 S = load_settings('smoke')
 
@@ -117,3 +125,98 @@ def test_rotating_every_embedding_changes_no_result():
     assert torch.allclose(normalize(x0 + x1) @ R, normalize((x0 + x1) @ R), atol=1e-6)
     step = geodesic(x0, x1, 0.)[1]
     assert torch.allclose(exp_map(x0, step) @ R, exp_map(x0 @ R, step @ R), atol=1e-5)
+
+
+# ---- baselines: loops and full sorts; constants are chosen on validation alone
+@pytest.fixture(scope='module')
+def world():
+    s = load_settings('smoke')
+    corpus = corpus_of('D1', s)
+    return s, corpus, sample_cases(corpus, 'pattern', 20, s)
+
+
+def nearest(corpus, query, ids, k):
+    "The k nearest of some items, by a full sort."
+    return ids[np.argsort(-(corpus.items[ids] @ query), kind='stable')[:k]]
+
+
+def others(corpus, query, sequence, k):
+    "The k nearest items that are not of a case."
+    return nearest(corpus, query, np.setdiff1d(np.arange(len(corpus.items)), sequence), k)
+
+
+def test_filtered_neighbours_are_the_nearest_positives(world):
+    s, corpus, cases = world
+    found = filtered_neighbours(corpus, cases, s)
+    for i, query in enumerate(average_pool(corpus, cases)):
+        allowed = corpus.attribute.copy()
+        allowed[cases.sequence[i]] = False
+        near = nearest(corpus, query, np.flatnonzero(allowed), s.k)
+        assert found.joint[i] == pytest.approx((corpus.pattern[near] == cases.pattern[i]).mean())
+
+
+def test_rocchio_moves_from_least_to_most_dense_neighbours(world):
+    s, corpus, cases = world
+    query, mean, quarter = rocchio(corpus, cases, s, 2.), average_pool(corpus, cases), s.k//4
+    for i in range(3):
+        near = others(corpus, mean[i], cases.sequence[i], s.k)
+        near = near[np.argsort(corpus.density[near], kind='stable')]
+        low, high = corpus.items[near[:quarter]].mean(0), corpus.items[near[-quarter:]].mean(0)
+        assert query[i] == pytest.approx(unit(mean[i] + 2*(high - low)), abs=1e-5)
+
+
+def test_ridge_map_is_the_closed_form(world):
+    s, corpus, cases = world
+    train = training_cases(corpus, s.of('train_rows', 'D1'), s)
+    x = average_pool(corpus, train).astype(float)
+    y = centroid(corpus.items, train.tail).astype(float) - x
+    centred = x - x.mean(0)
+    gram = centred.T @ centred + s.ridge_alpha*np.eye(x.shape[1])
+    weights = np.linalg.solve(gram, centred.T @ (y - y.mean(0)))
+    mean = average_pool(corpus, cases)
+    expected = unit(mean + 1.5*((mean - x.mean(0)) @ weights + y.mean(0)))
+    assert ridge_map(fit_ridge_map(corpus, s), corpus, cases, 1.5) == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_pattern_direction_is_the_difference_of_class_means(world):
+    _, corpus, cases = world
+    query, mean = pattern_direction(corpus, cases, .5), average_pool(corpus, cases)
+    for i, pattern in enumerate(cases.pattern[:5]):
+        mine = corpus.pattern == pattern
+        classes = [corpus.items[mine & (corpus.attribute == a)].mean(0) for a in (True, False)]
+        assert query[i] == pytest.approx(unit(mean[i] + .5*unit(classes[0] - classes[1])), abs=1e-5)
+
+
+@pytest.mark.parametrize('split', ['item', 'pattern'])
+def test_constants_are_chosen_on_validation_alone(world, split):
+    s, corpus, _ = world
+    served = []
+    def answer(cases, value):
+        served.append(cases)
+        return steer(average_pool(corpus, cases), corpus, value)
+    trained = np.unique(corpus.pattern[corpus.role == ROLES.index('train')])
+    choose(answer, (.1, .5), corpus, s, split)
+    roles = corpus.role[np.concatenate([c.sequence for c in served]).ravel()]
+    assert set(roles) == {ROLES.index('valid')}
+    assert all((np.isin(c.pattern, trained) == (split == 'item')).all() for c in served)
+
+
+# ---- statistics: all resamples there are
+def test_every_resample_of_four_cases():
+    x = np.array([-.1, .2, .3, .7])
+    draws = np.array(list(product(range(4), repeat=4)))             # all 256, each as likely
+    counts = np.stack([(draws == i).sum(1) for i in range(4)], 1).astype(np.float32)
+    found, means = paired_bootstrap(x, counts=counts, level=.9), x[draws].mean(1)
+    np.testing.assert_allclose([found.low, found.high], np.quantile(means, [.05, .95]), atol=1e-6)
+    assert found.p == 2*(1 + (means <= 1e-9).sum())/257
+
+
+def test_swapping_methods_mirrors_the_interval():
+    rng, groups = stream(0, 'stats test'), np.repeat(np.arange(60), 5)
+    a = rng.beta(2, 5, 300)
+    b = np.clip(a + rng.normal(.02, .1, 300), 0, 1)
+    counts = resample_counts(60, 2000, stream(0, 'clusters'))
+    x, y = cluster_bootstrap(b, a, groups, counts), cluster_bootstrap(a, b, groups, counts)
+    np.testing.assert_allclose([x.estimate, x.low, x.high], [-y.estimate, -y.high, -y.low], atol=1e-6)
+    assert x.p == y.p and x.units == 60 and x.n == 300
+    assert {verdict(x), verdict(y)} in ({'for', 'against'}, {'neither'}) and verdict(x) == verdict(y, -1)

@@ -19,7 +19,7 @@ from modit.data.folder import (folder_key, open_embeddings, own_domain, problems
 from modit.serving import goods
 from modit.serving.goods import read_goods
 from modit.retrieval import check_embeddings
-from modit.settings import Settings, load_settings
+from modit.settings import load_settings
 from modit.data.synth import make_domain, make_world
 
 S = load_settings('smoke')
@@ -50,7 +50,6 @@ def facts(path, **values):
 
 
 PYARROW = importlib.util.find_spec('pyarrow')
-needs_pyarrow = pytest.mark.skipif(PYARROW is None, reason='pyarrow reads parquet, and is not installed')
 
 
 @pytest.fixture
@@ -138,8 +137,6 @@ def test_a_table_may_have_any_names_of_rows_and_columns(tmp_path):
 
 
 WORDS = ['nan', 'None', '<NA>', 'NULL', 'NaN', 'n/a', '#N/A', 'null', 'true', '007', '1e3', '-', 'NA', 'inf']
-
-
 MARKS = ['\r', '\r\n', '\n', ',', '"', "'", '\t', ';', '\0', '\ufeff', ' ', '\u2028', '#']
 
 
@@ -306,7 +303,7 @@ def test_words_are_words_in_csv_and_in_parquet(tmp_path):
         (own/'items.csv').unlink()
 
 
-@needs_pyarrow
+@pytest.mark.skipif(PYARROW is None, reason='pyarrow reads parquet, and is not installed')
 def test_parquet_holds_the_same(good):
     plain = read_folder(good)
     table = pd.read_csv(good/'items.csv').assign(attribute=D1.attribute, text=[None, *IDS[1:]])
@@ -352,14 +349,10 @@ def test_folders_train_and_the_store_knows_their_content(two):
         stages.stage_key(s, 'domain', 'first')
 
 
-FIELDS = Settings.__dataclass_fields__
-
-
 def test_a_stage_of_folders_reads_the_settings_of_its_key(two, monkeypatch):
-    from test_repo import READ, Recording, functions_that_run, not_held, plain
-    s, key = own_settings(two, **TINY), stages.stage_key
-    monkeypatch.setattr(stages, 'stage_key', lambda s, *stage: key(plain(s), *stage))
-    recording = Recording(**{name: getattr(s, name) for name in FIELDS})
+    from test_repo import READ, functions_that_run, not_held, recorded
+    s = own_settings(two, **TINY)
+    recording = recorded(s, monkeypatch)
     for name in ('corpus', 'pretrained'):
         stage = stages.stages_of(s)[name]
         domain = None if stage.shared else 'first'

@@ -1,5 +1,4 @@
 """The pages that public datasets are asked, on small domains that lie in folders."""
-
 import pytest
 
 from conftest import EXPERIMENTS, run_python, toy_repository
@@ -13,25 +12,6 @@ from modit.data.synth import make_domain, make_world
 NAMES = ('mice', 'men-2')
 OWN = dict(items='3000 3600', clusters='12 12', heldout_clusters='3 3', valid_clusters='2 2',
            train_rows='64 96', normal_share='.2 .2', repetition='1 1', sft_epochs='1 1', heldout_items='.5')
-
-
-@pytest.fixture(scope='module')
-def copy(tmp_path_factory):
-    "A copy of the repository with two folders and a profile of theirs."
-    copy, s = toy_repository(tmp_path_factory.mktemp('tiny')/'modit'), load_settings('smoke')
-    for name, generated in zip(NAMES, s.domains, strict=False):
-        domain = make_domain(make_world(s), generated, s)
-        ids = [f'{name}{i}' for i in range(len(domain.items))]
-        write_folder(copy/'runs'/'tiny'/name, domain.items.astype('float16'), ids, domain.attribute,
-                     text=[f'about {x}: more' for x in ids])
-        assert not problems(copy/'runs'/'tiny'/name)
-    (copy/'runs'/'tiny'/'mice'/'LICENSE').write_text('copies may go', 'utf-8')
-    own = dict(base='smoke', domains=' '.join(NAMES), folders=' '.join(f'tiny/{x}' for x in NAMES), **OWN)
-    with open(copy/'settings.ini', 'a', encoding='utf-8') as f:
-        f.write('\n'.join(['', '[tiny]', *(f'{k} = {v}' for k, v in own.items()), '']))
-    return copy
-
-
 MAIN = ('data', 'density', 'main', 'bootstrap')
 ASKED = {*MAIN, *(page for profile in DATASETS for page in pages_asked(profile))}
 PAGES = [page.stem for page in EXPERIMENTS if short_name(page.stem) in ASKED]
@@ -50,7 +30,19 @@ for name in {}:
 
 
 @pytest.mark.slow
-def test_pages_run_on_folders(copy, monkeypatch):
+def test_pages_run_on_folders(tmp_path, monkeypatch):
+    "In a copy of the repository with two folders and a profile of theirs."
+    copy, s = toy_repository(tmp_path/'modit'), load_settings('smoke')
+    for name, generated in zip(NAMES, s.domains, strict=False):
+        domain = make_domain(make_world(s), generated, s)
+        ids = [f'{name}{i}' for i in range(len(domain.items))]
+        write_folder(copy/'runs'/'tiny'/name, domain.items.astype('float16'), ids, domain.attribute,
+                     text=[f'about {x}: more' for x in ids])
+        assert not problems(copy/'runs'/'tiny'/name)
+    (copy/'runs'/'tiny'/'mice'/'LICENSE').write_text('copies may go', 'utf-8')
+    own = dict(base='smoke', domains=' '.join(NAMES), folders=' '.join(f'tiny/{x}' for x in NAMES), **OWN)
+    with open(copy/'settings.ini', 'a', encoding='utf-8') as f:
+        f.write('\n'.join(['', '[tiny]', *(f'{k} = {v}' for k, v in own.items()), '']))
     monkeypatch.setenv('MODIT_RUNS', str(copy/'runs'))
     run_python(RUN.format(PAGES), copy)
     found = copy/'figures'/'tiny'

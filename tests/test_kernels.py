@@ -28,23 +28,15 @@ np.savez(sys.argv[1], pattern=corpus.pattern, role=corpus.role, sequence=pool.ca
 """
 
 
-@pytest.fixture(scope='module')
-def runs(tmp_path_factory):
-    "What both runs decided: set of kernels -> arrays."
-    def run(name):
-        place = tmp_path_factory.mktemp(name)
-        done = run_bare(RUN, place/'run.npz', MODIT_RUNS=place/'runs', **KERNELS[name])
-        assert done.returncode == 0, done.stderr[-3000:]
-        with np.load(place/'run.npz') as arrays: return dict(arrays)
-    names = 'here', 'no-avx2'
-    with ThreadPoolExecutor(2) as pool: return dict(zip(names, pool.map(run, names), strict=True))
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() not in ('AVX2', 'AVX512'),
                     reason='this machine has no newer kernels than those it would be compared with')
-def test_other_kernels_decide_alike(runs):
-    here, older = runs['here'], runs['no-avx2']
+def test_other_kernels_decide_alike(tmp_path):
+    def run(name): # what it decided
+        done = run_bare(RUN, tmp_path/f'{name}.npz', MODIT_RUNS=tmp_path/name, **KERNELS[name])
+        assert done.returncode == 0, done.stderr[-3000:]
+        with np.load(tmp_path/f'{name}.npz') as arrays: return dict(arrays)
+    with ThreadPoolExecutor(2) as pool: here, older = pool.map(run, ('here', 'no-avx2'))
     for name in ('pattern', 'role', 'sequence'): assert np.array_equal(here[name], older[name]), name
     apart = np.abs(here['candidates'] - older['candidates']).max()
     assert 0 < apart < 1e-3, 'the kernels of this run did not differ, or differ by more than rounding'

@@ -9,14 +9,19 @@ import pandas as pd
 import pytest
 
 from conftest import ROOT, copied, results, run_bare
+from modit.repro.datasets.datasets import DATASETS, asks, pages_asked
 from modit.repro.pages import marks, page
 from modit.repro.pages.marks import drop_stale, facts_of, has_run, run_marker
-from modit.repro.pages.page import open_page
+from modit.repro.pages.notebooks import page_constant, short_name
+from modit.repro.pages.page import open_page, page_module, pages_before
+from modit.repro.pages.parameters import has_scores, owner_of, reads_of
 from modit.repro.report.ledger import judge, update_claims
-from modit.repro.report.report import Table, read_cases, read_rows, write_cases, write_tables
+from modit.repro.report.report import (Table, figures_dir, read_cases, read_rows, write_cases,
+                                       write_tables)
 from modit.settings import load_settings
+from modit.stages import pipeline
 from modit.stages.source import code_of, sources
-from test_runs import MAIN_RUN, finish, kill_when, messages, models
+from test_runs import MAIN_RUN, finish, kill_when, made_in, messages
 
 ROWS = pd.DataFrame(dict(domain='D1', split='item', case=[0, 1], method='sft', joint=[.1, .2]))
 CELLS = pd.DataFrame(dict(domain='007', split='item', estimate=[.1], low=.05, high=.2, n=9, verdict='for'))
@@ -147,6 +152,51 @@ def test_importing_changes_nobodys_options():
     assert run.returncode == 0, run.stderr[-2000:]
 
 
+# ---- asking for fewer domains, splits or cases than were scored reads the scores
+LESS = dict(domains=['D1'], cases=100)
+
+
+@pytest.fixture
+def untrained(tmp_path, monkeypatch):
+    "What is not committed is written elsewhere, and whoever asks for a corpus or a model is refused."
+    def refuse(*given, **more): raise AssertionError('a stage is asked for')
+    def folder(s, changed): return tmp_path if changed else figures_dir(s)
+    monkeypatch.setattr(pipeline, 'make_stage', refuse)
+    monkeypatch.setattr(page, 'results_folder', folder)
+    return tmp_path
+
+
+@pytest.mark.parametrize('name', ['main', 'order', 'pareto', 'guidance'])
+def test_less_is_read_without_a_stage(untrained, name):
+    p = open_page(name, profile='mini', **LESS)
+    scores = p.scores(page_module(name))
+    assert not p.made and not p.missing()
+    for score in page_constant(name, 'SCORES'):
+        whole = read_cases(ROOT/'figures'/'mini', score)
+        kept = whole[whole.domain.isin(['D1', 'all'])]
+        if 'case' in whole: kept = kept[kept.case < 100]
+        pd.testing.assert_frame_equal(scores[score], kept.reset_index(drop=True))
+
+
+def test_what_was_computed_before_is_not_replaced(untrained):
+    p = open_page('order', profile='mini', **LESS)
+    mine = pd.DataFrame(dict(domain=['D1'], split=['item'], case=[7]))
+    write_cases(p.folder, 'order', mine)
+    found = p.scores(None)['order']
+    pd.testing.assert_frame_equal(found, mine, check_dtype=False, check_column_type=False)
+    assert not p.made
+
+
+@pytest.mark.parametrize('profile', [x for x in DATASETS if not asks(x, 'main')])
+def test_a_page_reads_only_what_its_data_set_is_asked(profile):
+    asked = pages_asked(profile)
+    assert asked and all(has_scores(profile, name) for name in asked)
+    for name in asked:
+        assert {owner_of(score) for score in reads_of(name, profile)} <= {*asked}, name
+        assert {short_name(x) for x in pages_before(name, profile)} <= {*asked}, name
+    assert not has_scores(profile, 'bootstrap'), 'it reads the scores of the main table'
+
+
 # ---- whole runs
 def ran(copy, *words):
     "Run the graph to its end: the pages that ran, and all that was said."
@@ -154,9 +204,6 @@ def ran(copy, *words):
     finish(copy, *(words or MAIN_RUN))
     said = messages(copy)[before:]
     return sorted(re.findall(r'^(\d{3}_\w+): start', said, re.M)), said
-
-
-def made_in(copy): return results(copy), models(copy)
 
 
 @pytest.mark.slow

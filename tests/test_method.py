@@ -1,9 +1,16 @@
 """The method in a dozen lines: what `import modit` offers; its docstring and page method agree."""
+import doctest
+import inspect
+import io
 import re
+import warnings
 from functools import cache
 from importlib import import_module
+from operator import attrgetter
 from textwrap import dedent
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import modit
@@ -30,17 +37,11 @@ def numbers_in(lines):
 LINES = lines_of(modit.__doc__)
 
 
-LOADED = """
-import sys
-loaded = sorted(x.partition('.')[2] for x in sys.modules if x.startswith('modit.'))
-print('loaded', *loaded)
-"""
-
-
 @cache
 def printed():
     "What the lines print in a fresh process, method by method, and the modules that they load."
-    said = run_python(f'{LINES}\n{LOADED}', ROOT)
+    loaded = "*[x.partition('.')[2] for x in sys.modules if x.startswith('modit.')]"
+    said = run_python(f'{LINES}\nimport sys\nprint("loaded", {loaded})', ROOT)
     return numbers_in(said), {*said.splitlines()[-1].split()[1:]}
 
 
@@ -50,11 +51,6 @@ def test_the_dozen_lines_run_and_print_what_they_show():
     assert [name for name, _ in found] == [name for name, _ in told] == ['average', 'SFT', 'HPPO']
     for (name, shown), (_, joint) in zip(told, found, strict=True):
         assert abs(joint - shown) <= STEP + 1e-9, f'{name}: {joint} is printed and {shown} is shown'
-
-
-def test_each_stage_improves_on_what_came_before():
-    average, sft, hppo = (joint for _, joint in printed()[0])
-    assert average < sft < hppo
 
 
 def test_the_page_builds_the_same_lines_up():
@@ -84,16 +80,9 @@ def test_an_unknown_name_is_met_with_the_nearest():
     assert not hasattr(modit, '__wrapped__')
 
 
-QUIET = """
-import sys
-import modit
-heavy = ('torch', 'numpy', 'pandas', 'matplotlib', 'faiss', 'sklearn')
-print('heavy', *[x for x in heavy if x in sys.modules])
-"""
-
-
 def test_the_package_alone_imports_nothing_heavy():
-    assert run_bare(QUIET).stdout == 'heavy\n'
+    heavy = {'torch', 'numpy', 'pandas', 'matplotlib', 'faiss', 'sklearn'}
+    assert run_bare(f'import modit, sys; print("heavy", *{heavy} & {{*sys.modules}})').stdout == 'heavy\n'
 
 
 # A function that shares the name of its module, reached before and after the module was imported.
@@ -115,3 +104,41 @@ print(*modules & {*modit.__all__})
 
 def test_a_function_keeps_its_name_from_a_module():
     assert run_python(SHARED, ROOT).split() == ['pretrain']
+
+
+# ---- examples of the docstrings: one session, in the order of the names
+OFFERED = [name for name in modit.__all__ if callable(getattr(modit, name))] # a constant has no docstring
+METHODS = [f'Retriever.{name}' for name, _ in inspect.getmembers(modit.Retriever, callable) if name[0] != '_']
+
+
+def examples_of(name):
+    "What stands in a docstring behind >>>, with its output."
+    return doctest.DocTestParser().get_examples(inspect.getdoc(attrgetter(name)(modit)))
+
+
+@pytest.fixture(scope='module')
+def said(tmp_path_factory):
+    "What is wrong with each name's examples, run one after another in an empty folder."
+    names, wrong = dict(modit=modit, np=np, pd=pd), {}
+    runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
+    with pytest.MonkeyPatch.context() as m, warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        m.chdir(tmp_path_factory.mktemp('examples'))
+        m.setenv('MODIT_RUNS', 'runs')
+        for name in OFFERED + METHODS:
+            test, out = doctest.DocTest(examples_of(name), names, name, None, None, None), io.StringIO()
+            runner.run(test, out=out.write, clear_globs=False)
+            names, wrong[name] = test.globs, out.getvalue()
+    return wrong
+
+
+@pytest.mark.parametrize('name', OFFERED + METHODS)
+def test_an_example_is_true(said, name):
+    found = examples_of(name)
+    assert found and name.rpartition('.')[2] in ''.join(x.source for x in found), f'{name} has no example'
+    assert not said[name], said[name]
+
+
+def test_only_constants_have_none():
+    assert {*modit.__all__} - {*OFFERED} == {'VARIANTS'} and 'VARIANTS' in inspect.getdoc(modit.hppo)
+    assert {f'Retriever.{x}' for x in ('of', 'query', 'expand')} <= {*METHODS}

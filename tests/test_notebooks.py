@@ -18,7 +18,7 @@ from execnb.shell import CaptureShell
 from IPython.core.pylabtools import select_figure_formats
 from nbdev.test import test_nb as run_page
 
-from conftest import COMMAND, EXPERIMENTS, LIBRARY, changed_files, run_apart, why_absent
+from conftest import COMMAND, EXPERIMENTS, LIBRARY, changed_files, run_apart, skip_if_absent
 from modit.repro.report.looks import ABLATIONS, FOLDER_STAGES, OWN_STAGES, STAGES, VARIANTS
 from test_outputs import shown
 
@@ -105,7 +105,7 @@ def page_runs(request):
 
 
 def test_page(page_runs, page):
-    if why := why_absent(page.stem): pytest.skip(why)
+    skip_if_absent(page.stem)
     ok, said = page_runs[page].result()
     assert ok, f'{page.name} failed:\n{said[-3000:]}'
 

@@ -10,20 +10,11 @@ from modit.preference import VARIANTS
 from modit.ordering import Corpus, training_cases
 from modit.pretrain import pretrain
 from modit.settings import load_settings
+from modit.sphere import normalize
 from modit.store import stream
 
 FEW = dict(batch=1, items=(1600,)*4, clusters=(4,)*4, heldout_clusters=(1,)*4, valid_clusters=(1,)*4,
            train_rows=(1,)*4, repetition=(1,)*4, pretrain_steps=1, hppo_cases=2, hppo_batch=2)
-
-
-@pytest.fixture(scope='module')
-def setup():
-    s, rng = load_settings('paper', **FEW), stream(0, 'paper profile')
-    items = rng.standard_normal((1600, s.dim), dtype=np.float32)
-    items /= np.linalg.norm(items, axis=1, keepdims=True)
-    attribute, pattern = rng.random(1600) < .9, (np.arange(1600) % 4).astype(np.int32)
-    role, density = np.zeros(1600, np.uint8), rng.random(1600, np.float32)
-    return s, Corpus('D1', items, attribute, pattern, role, density, probe=items[0])
 
 
 def change(a, b):
@@ -41,9 +32,13 @@ def static_pool(corpus, s):
 
 
 @pytest.mark.slow
-def test_one_step_of_every_stage(setup):
-    s, corpus = setup
+def test_one_step_of_every_stage():
+    s, rng = load_settings('paper', **FEW), stream(0, 'paper profile')
     assert (s.dim, s.k, s.seq_len, s.prefix_len) == (1536, 100, 200, 150)
+    items = normalize(rng.standard_normal((1600, s.dim), dtype=np.float32))
+    attribute, pattern = rng.random(1600) < .9, (np.arange(1600) % 4).astype(np.int32)
+    role, density = np.zeros(1600, np.uint8), rng.random(1600, np.float32)
+    corpus = Corpus('D1', items, attribute, pattern, role, density, probe=items[0])
     pretrained, losses = pretrain(synthetic_sessions(s), s)
     assert len(losses) == 1 and np.isfinite(losses[0])
     continued, losses = continue_pretraining(pretrained, [corpus], s)

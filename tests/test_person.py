@@ -1,7 +1,6 @@
 """What a person has set for other work, in the shell or in files of their own, changes no page."""
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -20,7 +19,7 @@ from modit.repro.pages.notebooks import code_cells, execute, syntax_tree
 from modit.rounds import _finished
 from modit.settings import load_settings
 from modit.stages.source import steady_environment
-from modit.store import atomic_write, runs_dir
+from modit.store import runs_dir
 
 DARK = 'axes.facecolor: 202020\nsavefig.transparent: True\nxtick.direction: in\n'
 SHOWN = """import shutil
@@ -37,15 +36,6 @@ def test_a_rank_in_the_environment_silences_nobody(tmp_path, monkeypatch, capsys
     assert end.value.code == 2 and said.startswith('modit: ') and 'nosuch' in said and said.count('\n') == 1
 
 
-def mine(folder):
-    "Variables of a person who has a theme and start-up files; page environment has the others."
-    startup = folder/'ipython'/'profile_default'/'startup'
-    startup.mkdir(parents=True)
-    (startup/'own.py').write_text('mine = 1', 'utf-8')
-    (folder/'matplotlibrc').write_text(DARK, 'utf-8')
-    return dict(MATPLOTLIBRC=str(folder), IPYTHONDIR=str(folder/'ipython'), COLUMNS='222')
-
-
 def outputs(folder):
     "What the cells of a page show."
     path, out = page(folder/'350_try.ipynb', 'k: int = 1', SHOWN), folder/'done'/'350_try.ipynb'
@@ -55,10 +45,16 @@ def outputs(folder):
 
 @pytest.mark.slow
 def test_a_page_shows_the_same_to_everybody(tmp_path, monkeypatch):
+    "Who has a theme and start-up files, too; page source has other variables."
+    startup = tmp_path/'ipython'/'profile_default'/'startup'
+    startup.mkdir(parents=True)
+    (startup/'own.py').write_text('mine = 1', 'utf-8')
+    (tmp_path/'matplotlibrc').write_text(DARK, 'utf-8')
+    mine = dict(MATPLOTLIBRC=str(tmp_path), IPYTHONDIR=str(tmp_path/'ipython'), COLUMNS='222')
     runs_dir().mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=runs_dir()) as folder:
         plain = outputs(Path(folder))
-        for name, value in mine(tmp_path).items(): monkeypatch.setenv(name, value)
+        for name, value in mine.items(): monkeypatch.setenv(name, value)
         assert outputs(Path(folder)) == plain
     assert 'image/png' in str(plain), 'a page shows its pictures'
 
@@ -93,15 +89,6 @@ def test_a_model_is_the_same_whatever_type_and_device_a_program_has_set():
         with torch.device('meta'): found = weights()
     finally: torch.set_default_dtype(torch.float32)
     assert all(a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(usual, found, strict=True))
-
-
-def test_parts_of_killed_writings_go_and_those_of_others_stay(tmp_path):
-    ended = subprocess.Popen([sys.executable, '-c', ''])
-    ended.wait()
-    dead, alive = (tmp_path/f'.a.{platform.node()}-{pid}-0000' for pid in (ended.pid, os.getpid()))
-    for part in (dead, alive): part.touch()
-    atomic_write(tmp_path/'a', 'whole')
-    assert not dead.exists() and alive.exists()
 
 
 def test_rounds_behind_a_gap_are_of_a_lost_run(tmp_path):

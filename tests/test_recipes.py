@@ -1,6 +1,6 @@
 """Recipes of CONTRIBUTING, followed together in one copy: few files each, and no other model is trained.
 
-The recipe of a preference loss is in test_learning.py, that of a backbone in test_backbone.py.
+The recipe of a preference loss is in test_faults.py, that of a backbone in test_backbone.py.
 """
 import json
 import shutil
@@ -8,13 +8,10 @@ import shutil
 import pandas as pd
 import pytest
 
-from conftest import copy_repository, results, run_python
+from conftest import copy_repository, results, run_nbdev, run_python
 
 pytestmark = pytest.mark.slow
 
-EXPORT = """
-from importlib.metadata import entry_points
-[script.load()() for script in entry_points(group='console_scripts', name='nbdev-export')]"""
 KEYS = """
 import json
 from modit.repro.report.looks import STAGES
@@ -132,7 +129,7 @@ def followed(tmp_path_factory):
         edit(copy/'nbs'/'repro'/'report'/'195_looks.ipynb', BEFORE, ROW)
         add_toys(copy)
         add_claim(copy)
-        run_python(EXPORT, copy)
+        run_nbdev(copy, 'nbdev-export')
         yield copy, *before
 
 
@@ -182,7 +179,7 @@ BASELINES = dict(
 def test_a_baseline_is_one_file_and_its_page_is_drawn_as_before(followed):
     copy, *_ = followed
     edit(copy/'nbs'/'150_baselines.ipynb', BASELINES, HALFWAY)
-    run_python(EXPORT, copy)
+    run_nbdev(copy, 'nbdev-export')
     before = results(copy, 'mini')
     run_python("""from modit.repro.pages.redraw import redraw_page
 redraw_page('baselines', profile='mini')

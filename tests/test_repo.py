@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
 from functools import cache
@@ -15,9 +16,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 
 import modit
-from conftest import EXPERIMENTS, LIBRARY, ROOT, copy_repository, run_python, tracked_files
+from conftest import EXPERIMENTS, LIBRARY, PAGES, ROOT, copy_repository, run_nbdev, tracked_files
 from modit.repro.report.looks import CONFIRMED, NOT_RUN, WORDS
 from modit.stages import pipeline, reach, source, stages
 from modit.repro.datasets.datasets import CLAIMED
@@ -27,7 +29,6 @@ from modit.store import named
 from modit.preference import SINGLE, Variant
 from style import cells
 
-NOTEBOOKS = LIBRARY + EXPERIMENTS
 GENERATED = ('__init__.py', '_modidx.py')
 MODULES = [p for p in sorted((ROOT/'modit').rglob('*.py')) if p.name not in GENERATED]
 
@@ -39,19 +40,12 @@ def library_files(folder):
     return {str(p.relative_to(folder)): p.read_bytes() for p in found}
 
 
-SCRIPTS = """
-from importlib.metadata import entry_points
-for name in ('nbdev-export', 'nbdev-clean'):
-    for script in entry_points(group='console_scripts', name=name): script.load()()
-"""
-
-
 def test_export_and_clean_change_nothing(tmp_path):
     copy = copy_repository(tmp_path/'modit')
     before = library_files(copy)
     for p in copy.glob('modit/**/*.py'):
         if p.name not in GENERATED: p.unlink() # what no notebook exports does not come back
-    run_python(SCRIPTS, copy)
+    run_nbdev(copy, 'nbdev-export', 'nbdev-clean')
     after = library_files(copy)
     differ = sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
     assert not differ, f'run nbdev-export and nbdev-clean, then commit: {differ}'
@@ -60,14 +54,14 @@ def test_export_and_clean_change_nothing(tmp_path):
 def test_numbers_are_those_of_their_place():
     assert all(re.fullmatch(r'[0-2]\d\d_\w+', p.stem) for p in LIBRARY)
     assert all(re.fullmatch(r'[3-9]\d\d_\w+', p.stem) for p in EXPERIMENTS)
-    numbers = [p.stem[:3] for p in NOTEBOOKS]
+    numbers = [p.stem[:3] for p in PAGES]
     assert len(numbers) == len(set(numbers))
 
 
 def test_no_file_that_is_read_can_run_code():
     risky = re.compile(r'\b(c?pickle|dill|joblib|shelve|marshal|allow_pickle|read_pickle|to_pickle'
                        r'|(?:torch|np|numpy)\.(?:load|save))\b(?!.*weights_only=True)')
-    texts = {p: p.read_text('utf-8') for p in MODULES} | {p: '\n'.join(cells(p, 'code')) for p in NOTEBOOKS}
+    texts = {p: p.read_text('utf-8') for p in MODULES} | {p: '\n'.join(cells(p, 'code')) for p in PAGES}
     found = {p.name: sorted(set(risky.findall(text))) for p, text in texts.items() if risky.search(text)}
     assert not found, f'arrays and weights are kept as safetensors: {found}'
 
@@ -118,9 +112,12 @@ class Recording(Settings):
         return super().__getattribute__(name)
 
 
-def plain(s):
-    "The same settings, which note nothing."
-    return Settings(**{name: object.__getattribute__(s, name) for name in FIELDS})
+def recorded(s, monkeypatch):
+    "The same settings, which note what is read of them, but for a key."
+    def copied(s, kind): return kind(**{name: object.__getattribute__(s, name) for name in FIELDS})
+    key = stages.stage_key
+    monkeypatch.setattr(stages, 'stage_key', lambda s, *stage: key(copied(s, Settings), *stage))
+    return copied(s, Recording)
 
 
 BRIEF = dict(pretrain_steps=4, train_rows=(48,)*4, hppo_cases=240, hppo_steps=2, off_policy_steps=(1, 2, 3),
@@ -162,9 +159,8 @@ def not_held(s, stage, ran):
 
 def test_a_stage_runs_the_code_and_reads_the_settings_of_its_key(tmp_path, monkeypatch):
     monkeypatch.setenv('MODIT_RUNS', str(tmp_path))
-    s, key = load_settings('smoke', **BRIEF), stages.stage_key
-    monkeypatch.setattr(stages, 'stage_key', lambda s, *stage: key(plain(s), *stage))
-    recording = Recording(**{name: getattr(s, name) for name in FIELDS})
+    s = load_settings('smoke', **BRIEF)
+    recording = recorded(s, monkeypatch)
     seen = set() # of labelled_2, labelled_8 and so on the functions are the same
     for name in s.domains: pipeline.make_stage(s, 'corpus', name)
     for name, stage in stages.STAGES.items():
@@ -354,10 +350,8 @@ NEW_FIELD = """    extends: str = ''                # the run whose rounds it be
 
 def test_a_new_field_of_a_variant_changes_the_keys_of_those_that_set_it(stage_keys, monkeypatch):
     keys, copy = stage_keys
-    before, path = keys(), copy/'preference.py'
-    line, text = NEW_FIELD.splitlines(keepends=True)[0], path.read_text('utf-8')
-    assert text.count(line) == 1
-    path.write_text(text.replace(line, NEW_FIELD), 'utf-8')
+    before = keys()
+    edit(copy/'preference.py', NEW_FIELD.splitlines(keepends=True)[0], NEW_FIELD)
     assert keys() == before, 'a field that no row sets would train all variants again'
     changed = dict(stages.VARIANTS, pareto=replace(stages.VARIANTS['pareto'], stretch=3))
     monkeypatch.setattr(stages, 'VARIANTS', changed)
@@ -437,3 +431,21 @@ def test_everything_installed_is_pinned():
               (ROOT/'requirements.lock').read_text('utf-8').splitlines()}
     wanted = re.findall(r'^    "([\w-]+)[><=]', (ROOT/'pyproject.toml').read_text('utf-8'), re.M)
     assert wanted and not [w for w in wanted if w.lower() not in pinned]
+
+
+# ---- it can be cited
+PACKAGE = tomllib.loads((ROOT/'pyproject.toml').read_text('utf-8'))['project']
+CITATION = yaml.safe_load((ROOT/'CITATION.cff').read_text('utf-8'))
+
+
+def test_version_and_licence_agree():
+    newest = re.search(r'^## (.*)$', (ROOT/'CHANGELOG.md').read_text('utf-8'), re.M)[1]
+    assert re.fullmatch(rf'{re.escape(PACKAGE["version"])}, (not released|\d{{4}}-\d\d-\d\d)', newest)
+    assert modit.__version__ == CITATION['version'] == PACKAGE['version']
+    assert CITATION['license'] == PACKAGE['license']
+
+
+def test_every_folder_of_data_has_a_licence():
+    rows = re.findall(r'^\| (.*?) \|', (ROOT/'DATA_LICENSES.md').read_text('utf-8'), re.M)
+    named = {name for row in rows for name in re.findall(r'`([\w/-]+)/`', row)}
+    assert named == {'data_synth', 'data_public', 'figures', 'figures/reported'}

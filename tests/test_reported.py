@@ -3,7 +3,6 @@ its text is what the page would write, its numbers are read and never typed, its
 
 The LaTeX is not in the repository: MODIT_PAPER names it, else it is sought beside the checkout.
 """
-import csv
 import os
 import re
 from hashlib import sha256
@@ -19,14 +18,9 @@ from modit.repro.verdicts import deviations
 
 REPORTED = ROOT/'figures'/'reported'
 PAPER = Path(os.environ.get('MODIT_PAPER') or ROOT.parent/'shared'/'000_1615ec6eb273ec8d.txt')
-ABSENT = "the paper's LaTeX is not here; set MODIT_PAPER to its path"
-needs_paper = pytest.mark.skipif(not PAPER.is_file(), reason=ABSENT)
+needs_paper = pytest.mark.skipif(not PAPER.is_file(), reason="no LaTeX here; set MODIT_PAPER to its path")
 
 COMPARED = 'c80ab2b7f8e66834' # digest of the tables when each cell was compared with the LaTeX
-
-
-def rows(label):
-    with open(REPORTED/f'{label}.csv', newline='', encoding='utf-8') as f: return list(csv.DictReader(f))
 
 
 # ---- the paper's contents
@@ -47,7 +41,7 @@ def test_a_table_or_figure_is_of_its_page():
 
 
 def test_what_a_claim_rests_on_is_in_the_contents():
-    places = {place for r in rows('claims') for place in r['place'].split(', ')}
+    places = {place for places in read_reported('claims').place for place in places.split(', ')}
     assert {place for place in places if ':' in place} <= {*CONTENTS.label}
 
 
@@ -61,7 +55,6 @@ def test_the_tables_are_as_they_were_when_they_were_compared():
 TEXT = ROOT/'docs'/'deviations.md'
 LISTED = read_reported('deviations')
 COLUMNS = ['id', 'group', 'what', 'paper', 'here', 'why', 'pages', 'status']
-every_row = pytest.mark.parametrize('row', LISTED.to_dict('records'), ids=lambda row: row['id'])
 
 
 @pytest.fixture(scope='module')
@@ -69,11 +62,7 @@ def page(): return open_page('deviations')
 
 
 @pytest.fixture(scope='module')
-def scores(page): return page.scores(deviations)
-
-
-@pytest.fixture(scope='module')
-def found(page, scores): return deviations.filled(scores, page)
+def found(page): return deviations.filled(page.scores(deviations), page)
 
 
 def test_list_is_whole():
@@ -81,7 +70,7 @@ def test_list_is_whole():
     assert set(LISTED.status) == set(deviations.STATUSES)
 
 
-@every_row
+@pytest.mark.parametrize('row', LISTED.to_dict('records'), ids=lambda row: row['id'])
 def test_our_side_has_no_number_that_was_typed(row):
     for column in ('here', 'why'):
         typed = re.sub(r'\{[^}]*\}|\bD\d\b|\b\d{3}_\w+|[Aa]lgorithm \d|“[^”]*”', '', row[column])

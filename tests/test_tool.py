@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import COMMAND, ROOT, environment, unit
+from conftest import COMMAND, ROOT, environment, run_bare, unit
 from modit.data.columns import read_table
 from modit.data.folder import write_folder
 from modit.repro.leaderboard.labels import same as board_same
@@ -23,7 +23,7 @@ from modit.serving.choice import KINDS, Constants, choose, make_trial, trials
 from modit.serving.field import learn, list_scores, same, scores, vectors
 from modit.serving.goods import first_of_each, ids_or_vectors, look_at, read_goods, where
 from modit.serving.lists import answers, checked, evaluated, printed, read_marks
-from modit.serving.parts import Asked, one_sum, right_share, worth
+from modit.serving.parts import Asked, one_sum, worth
 from modit.serving.retriever import KEPT, Retriever
 
 D, N = 16, 2400
@@ -108,7 +108,6 @@ def test_the_sum_of_vectors_is_the_sum_of_scores(learned):
 
 def test_worth_grows_with_what_is_found_and_how_soon():
     first, depth, left = np.eye(4, dtype=bool)[[0, 3]], np.array([2, 2]), np.array([1, 1])
-    assert right_share(first, depth).tolist() == [.5, 0]
     assert worth(first, depth, left)[0] == 1.5 and 0 < worth(first, depth, left)[1] < 1
 
 
@@ -172,13 +171,6 @@ def test_where_all_have_a_label_a_list_says_so(home):
     note, = r.expand(ASKED, k=3).attrs['notes']
     assert note.startswith('k: 3 items asked, and 0 can be listed: all have a label')
     assert len(r.expand(ASKED, k=3, labelled=True)) == 3
-
-
-def test_words_in_place_of_labels_are_named(home):
-    m = made()
-    m.label = np.where(m.known, np.where(m.right, 'good', 'bad'), '')
-    _, (line,) = look_at(write(home/'words', m))
-    assert '2 kinds of words, such as' in line and 'write 1 for items of the class that is wanted' in line
 
 
 # ---- a list by hand
@@ -331,7 +323,7 @@ def test_numbers_of_any_precision_are_searched(home, kind, scale):
 # ---- what is wrong
 @pytest.mark.parametrize('other, said', [
     (dict(label=['yes', 'maybe', *['']*(N - 2)]), 'attribute, row 1: neither 0 or 1'),
-    (dict(label=['red', 'blue']*(N//2)), '2 kinds of words'),
+    (dict(label=['red', 'blue', '']*(N//3)), '2 kinds of words'),
     (dict(label=np.linspace(0, .8, N)), 'scores from 0 to 0.8 without a threshold; give modit check'),
     (dict(x=np.zeros((N, D), np.float32)), 'embeddings.npy: row 0 and 2399 more: all zeros'),
     (dict(x=np.full((N, D), np.nan, np.float32)), 'not finite')])
@@ -577,7 +569,6 @@ assert not heavy, heavy
 
 def test_a_second_list_imports_nothing_slow(opened, shop, tmp_path):
     (tmp_path/'ids').write_text('\n'.join(ASKED), 'utf-8')
-    line = [sys.executable, '-c', LIGHT, 'expand', str(shop), '--seeds', str(tmp_path/'ids')]
-    run = subprocess.run(line, cwd=ROOT, env=environment(ROOT), capture_output=True, text=True)
+    run = run_bare(LIGHT, 'expand', shop, '--seeds', tmp_path/'ids')
     assert not run.returncode, run.stderr
     assert pd.read_csv(io.StringIO(run.stdout), sep='\t').id.tolist() == opened.expand(ASKED).id.tolist()

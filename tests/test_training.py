@@ -20,8 +20,6 @@ slow = pytest.mark.slow # two processes
 TWO = ('-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', '2')
 HALF = dict(pretrain_micro_batch=16, cpt_micro_batch=16, sft_micro_batch=16)  # of 32: what each of two takes
 TINY = dict(pretrain_steps=6, train_rows=[64, 32, 32, 32], repetition=[1]*4, hppo_steps=4)
-
-
 ALONE = dict(ACCELERATE_USE_CPU='true', CUDA_VISIBLE_DEVICES='')
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from tqdm import tqdm
 
 from .labels import CEILINGS
 from .scores import KINDS, run
@@ -187,7 +188,8 @@ def leaderboard(
     method = read_method(place)
     names = domains.split(',') if domains else [x for x in (SMALL, *MADE, *PUBLIC) if is_there(x)]
     start = time.perf_counter()
-    mine = pd.concat([scores for _, scores, _ in run(dict(mine=method), names, draw=draw)])
+    scored = tqdm(run(dict(mine=method), names, draw=draw), 'domains', len(names))
+    mine = pd.concat([scores for _, scores, _ in scored])
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss/1024
     rows = read_rows()

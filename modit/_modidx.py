@@ -2000,6 +2000,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
             'modit.serving.lists': { 'modit.serving.lists._contents': ('serving/lists.html#_contents', 'modit/serving/lists.py'),
                                      'modit.serving.lists._field': ('serving/lists.html#_field', 'modit/serving/lists.py'),
                                      'modit.serving.lists._half': ('serving/lists.html#_half', 'modit/serving/lists.py'),
+                                     'modit.serving.lists._one_sided': ('serving/lists.html#_one_sided', 'modit/serving/lists.py'),
                                      'modit.serving.lists._question': ('serving/lists.html#_question', 'modit/serving/lists.py'),
                                      'modit.serving.lists._records': ('serving/lists.html#_records', 'modit/serving/lists.py'),
                                      'modit.serving.lists._set_threshold': ('serving/lists.html#_set_threshold', 'modit/serving/lists.py'),

@@ -336,6 +336,14 @@ def test_every_mistake_has_its_line(tmp_path, other, said):
     assert checked(tmp_path/'bad') == ([], lines)
 
 
+@pytest.mark.parametrize('labels, said', [('1', 'all labels are 1: write 0'), ('', 'no item has a label')])
+def test_labels_that_teach_nothing_are_told(tmp_path, labels, said):
+    m = made()
+    m.label = [labels]*9 + ['']*(N - 9)
+    lines, trouble = checked(write(tmp_path/'alike', m))
+    assert trouble == [] and lines[-1].startswith(said)
+
+
 HAND = '# labels: wear in mm\n[domain]\nthreshold = 0.1 # of May\n# k = 30 was too long\nk = 7\n'
 
 

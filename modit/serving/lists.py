@@ -45,6 +45,14 @@ def _contents(goods): # a line
     return (f'{n:,} items of dimension {d}; {labelled:,} have a label, {right:,} of these the attribute, '
             f'{patterns}; {found}')
 
+# %% ../../nbs/serving/263_lists.ipynb #7d0e51a1
+def _one_sided(goods): # a line where labels teach nothing
+    labels, others = goods.label[~goods.free], ', '.join(map(str, goods.columns)) or 'none'
+    if not len(labels):
+        return [f'no item has a label: write 1 or 0 into a column attribute; other columns: {others}']
+    both = labels.any() and not labels.all()
+    return [] if both else [f'all labels are {labels[0]:.0f}: write {1 - labels[0]:.0f} for some items, too']
+
 # %% ../../nbs/serving/263_lists.ipynb #f4001bc2
 def checked(
     path, # of a folder
@@ -54,6 +62,7 @@ def checked(
     if threshold is not None: _set_threshold(find_folder(path), threshold)
     goods, trouble = look_at(path)
     if trouble: return [], trouble
+    if line := _one_sided(goods): return [_contents(goods), *line], []
     lines, table = evaluated(path)
     gains = table.low.to_numpy() if len(table) else np.array([])
     verdict = 'try it' if (gains > 0).any() else 'averaging may be as good here'

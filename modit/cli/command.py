@@ -58,7 +58,7 @@ _Folder = Annotated[str, 'a folder with embeddings.npy and items.csv']
 _Folders = Annotated[str, 'folders with embeddings.npy and items.csv', dict(nargs='+')]
 _Seeds = Annotated[str, 'a file with an id on each line, or a .npy file of vectors; -: stdin', dict(opt=True)]
 _Items = Annotated[str, 'another folder, to search; by default the unlabelled items of the first']
-_Conditions = Annotated[str, 'conditions in quotes, after the folder', dict(nargs='+', opt=True, action='extend')]
+_Conditions = Annotated[str, 'conditions in quotes, at the end', dict(nargs='+', opt=True, action='extend')]
 
 def _note(text): print(visible(f'modit: {text}'), file=sys.stderr, flush=True)
 

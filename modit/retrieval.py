@@ -55,6 +55,7 @@ _KERNELS = ('Haswell', 'SkylakeX') # fast ones that both libraries have
 
 def _load_faiss():
     "FAISS, its matrix products with the kernels that NumPy's OpenBLAS chose for this processor."
+    # its OpenBLAS of 2021 takes the slow kernels of 2007 on processors that it does not know
     mine = [x['architecture'] for x in threadpool_info() if x.get('architecture') in _KERNELS]
     if not mine or 'OPENBLAS_CORETYPE' in os.environ: return import_module('faiss')
     os.environ['OPENBLAS_CORETYPE'] = mine[0] # its OpenBLAS reads this once, when it is loaded

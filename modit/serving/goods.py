@@ -196,6 +196,7 @@ _SIGNS = {'<=': operator.le, '>=': operator.ge, '<': operator.lt, '>': operator.
 
 def _number(word): # exactly; None for another word, NaN for a blank
     if not re.fullmatch(_NUMBER, word): return None if word else np.nan
+    # 007 is a code, no number; whole numbers stay int, for a float would round long ones
     return int(word) if word.lstrip('-').isdigit() else float(word)
 
 def _asked(words, value): # the words that a value stands for

@@ -221,7 +221,7 @@ def answers(
 def loss(
     retriever, # Retriever
 ) -> list: # of lines
-    "How much of a list its vector finds."
+    "What a list loses if only its vector is searched, on validation requests."
     found = retriever.ways['found']
     def line(this, vector, average):
         others = f'its vector {100*vector:.1f}, averaging {100*average:.1f}'

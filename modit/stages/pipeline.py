@@ -184,7 +184,7 @@ def _make_preference(s, stage, domain, path):
 # %% ../../nbs/stages/220_pipeline.ipynb #567a88f3
 def _make_direct(s, stage, domain, path):
     "Train by the labels of what is retrieved, from SFT."
-    # a stage of another name begins at an untrained model
+    # no stage has another name now; without this line the key of `direct` would change
     start = get_model(s, 'sft', domain) if stage == 'direct' else get_model(s, 'base')
     save_run(path, direct_rewards(start, get_corpus(s, domain), preference_settings(s)))
 

@@ -134,6 +134,7 @@ def tracks_of(
     "The tracks on which a method is scored."
     if 'ask' in inspect.signature(method).parameters: return ['tests']
     if not getattr(method, 'together', False): return ['no labels', 'labels']
+    # module `unlabelled` holds the rows that need no labels: a row that moves changes its track
     return ['no labels' if method.__module__.endswith('unlabelled') else 'labels']
 
 # %% ../../../nbs/repro/leaderboard/288_scores.ipynb #c5bcc49f

@@ -150,6 +150,7 @@ def _board_of(vectors, words, filled, draw):
 
 def _small(draw):
     table = read_csv(_small_home()/'items.csv')
+    # read_csv gives text, and bool('0') is True; `word` and `filled` hold the truth of every item
     return _board_of(open_embeddings(_small_home()), table.word, table.filled.astype(int), draw)
 
 # %% ../../../nbs/repro/leaderboard/282_split.ipynb #9be96f76

@@ -175,5 +175,6 @@ def train_apart(
     s:Settings, # those of both stages
 ) -> list:      # SFT of each domain
     "Continuation pretraining over all domains, then SFT of each."
+    # page lead alone trains so; it stands beside `apart`, whose corpora it takes
     shared, _ = continue_pretraining(model, corpora, s)
     return [finetune(shared, corpus, s)[0] for corpus in corpora]

@@ -126,6 +126,7 @@ def _rescaled(reward, joint) -> np.ndarray: # (n, c) all three; joint is the tru
     return joint.mean() + (reward - reward.mean())*joint.std()/reward.std()
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #r025
+# looks.ABLATIONS names these by text; another name or other code here retrains those runs
 def proxy_pool(pool, corpus, s:Settings): # pool: Pool, truly labelled; Pool
     "The pool with the predictor's rewards in place of Joint (ours)."
     return replace(pool, joint=_rescaled(proxy_reward(pool, corpus), pool.joint))

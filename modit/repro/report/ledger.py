@@ -44,6 +44,7 @@ def judge(
     significant, against = (int((rows.verdict == word).sum()) for word in ('for', 'against'))
     same = int(_signs(rows, side).sum())
     counts = dict(cells=len(rows), same_sign=same, significant=significant, against=against)
+    # low and high are the ends over all cells, not an interval of the mean
     return dict(id=claim_id, **counts, estimate=(side*rows.estimate).mean(), low=low.min(), high=high.max(),
                 n=int(rows.n.sum()), verdict=_word(significant, against, needed or len(rows)), rows=rows)
 

@@ -65,10 +65,10 @@ def check_list(
     return found
 
 # %% ../../../nbs/repro/leaderboard/288_scores.ipynb #afc9673c
-def _extra(method, board, ids, pattern): # what a function asks for beyond the five
-    wants = inspect.signature(method).parameters
-    can = dict(ask=_asker(board, ids, pattern), truth=(board.attribute, board.pattern), domain=board.name)
-    return {name: value for name, value in can.items() if name in wants}
+def _extra(method, board, ids, pattern): # what it asks for beyond the five; rows may be ceilings
+    can = dict(ask=_asker(board, ids, pattern), domain=board.name)
+    if getattr(method, 'together', False): can |= dict(truth=(board.attribute, board.pattern))
+    return {name: can[name] for name in inspect.signature(method).parameters if name in can}
 
 def _lists(method, board, track, block, given): # of a block of requests (b, k), by the rows given
     *seen, ids = _given(board, track)

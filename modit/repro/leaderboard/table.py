@@ -164,9 +164,12 @@ def best_row(
 def _against(mine, rows, track, domains): # a table of a track: Joint, and differences as text
     joint = shares(mine, track)
     means = joint.groupby('domain', sort=False).mean()
-    found = pd.DataFrame(dict(Joint=[*means.round(1), round(means.mean(), 1)]), [*means.index, 'mean'])
+    counted = means.drop(SMALL, errors='ignore') if len(means) > 1 else means # as in the table
+    found = pd.DataFrame(dict(Joint=[*means.round(1), round(counted.mean(), 1)]), [*means.index, 'mean'])
     for name in dict.fromkeys(['average', best_row(rows, track, domains)]):
         apart = compared(joint, shares(rows[name], track))
+        large = joint[joint.index.isin(counted.index, level='domain')]
+        if len(large): apart.loc['mean'] = compared(large, shares(rows[name], track)).loc['mean']
         text = [f'{a:+.1f} [{b:+.1f}, {c:+.1f}]' for a, b, c in apart.to_numpy()]
         found[f'minus {name}'] = pd.Series(text, apart.index) # a row may lack a domain
     return found.fillna('').rename_axis(track)

@@ -156,7 +156,7 @@ def test_rows_are_whole_and_of_the_same_requests():
         assert (scores.joint <= scores[['same', 'attr', 'k']].min(axis=1)).all(), name
 
 
-AGAIN = {'average': .02, 'pu_logistic': .3, 'steered': .3, 'two_logistic': .3, 'one_list': .3, 'list_tests': .3}
+AGAIN = dict(average=.02, pu_logistic=.3, steered=.3, two_logistic=.3, one_list=.3, list_tests=.3) # of ten
 
 
 @pytest.mark.parametrize('name', AGAIN)

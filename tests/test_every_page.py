@@ -72,7 +72,8 @@ def test_a_page_with_another_value_leaves_the_committed_results(everything, reru
     folder = everything/'figures'/'smoke'/'runs'/slug(open_page(name, profile='smoke', **OTHER).changed)
     scores = {p.name.removesuffix('.csv.gz') for p in folder.glob('cases/*.csv.gz')}
     assert set(page_constant(name, 'SCORES')) <= scores
-    assert (folder/f'{short_name(name)}.md').exists(), 'its results were not published'
+    drawn = hasattr(page.page_module(name), 'table') # lists draws one public domain, and nothing here
+    assert (folder/f'{short_name(name)}.md').exists() or not drawn, 'its results were not published'
 
 
 @pytest.mark.parametrize('name', [name for name in experiments() if page_constant(name, 'SCORES')])

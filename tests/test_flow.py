@@ -18,7 +18,7 @@ from modit.patterns import ROLES
 from modit.retrieval import VectorIndex, search
 from modit.settings import load_settings
 from modit.sphere import exp_map, geodesic, normalize, sample_sphere, to_tangent
-from modit.stats import cluster_bootstrap, paired_bootstrap, resample_counts, verdict
+from modit.stats import bootstrap_contrasts, paired_bootstrap, resample_counts, verdict
 from modit.store import stream
 
 S = load_settings('smoke')
@@ -216,7 +216,7 @@ def test_swapping_methods_mirrors_the_interval():
     a = rng.beta(2, 5, 300)
     b = np.clip(a + rng.normal(.02, .1, 300), 0, 1)
     counts = resample_counts(60, 2000, stream(0, 'clusters'))
-    x, y = cluster_bootstrap(b, a, groups, counts), cluster_bootstrap(a, b, groups, counts)
+    x, y = bootstrap_contrasts(np.stack([b - a, a - b], 1), counts, groups)
     np.testing.assert_allclose([x.estimate, x.low, x.high], [-y.estimate, -y.high, -y.low], atol=1e-6)
     assert x.p == y.p and x.units == 60 and x.n == 300
     assert {verdict(x), verdict(y)} in ({'for', 'against'}, {'neither'}) and verdict(x) == verdict(y, -1)

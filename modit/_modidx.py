@@ -2196,6 +2196,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                     'modit.stages.reach._inner': ('stages/reach.html#_inner', 'modit/stages/reach.py'),
                                     'modit.stages.reach._is_own': ('stages/reach.html#_is_own', 'modit/stages/reach.py'),
                                     'modit.stages.reach._level': ('stages/reach.html#_level', 'modit/stages/reach.py'),
+                                    'modit.stages.reach._module': ('stages/reach.html#_module', 'modit/stages/reach.py'),
+                                    'modit.stages.reach._on_disk': ('stages/reach.html#_on_disk', 'modit/stages/reach.py'),
                                     'modit.stages.reach._part': ('stages/reach.html#_part', 'modit/stages/reach.py'),
                                     'modit.stages.reach._patched': ('stages/reach.html#_patched', 'modit/stages/reach.py'),
                                     'modit.stages.reach._patching': ('stages/reach.html#_patching', 'modit/stages/reach.py'),

@@ -173,10 +173,13 @@ def reached(
 
 # %% ../../nbs/stages/016_reach.ipynb #e1f4a7b0
 def _is_own(word): return (x := NAMED.fullmatch(word)) and x[1] in sources() # of this package
-def _foreign(word): # module:function of another package
-    module = word.partition(':')[0]
-    try: return f'{word} {meaning(Path(find_spec(module).origin).read_text("utf-8"))}'
-    except (ImportError, AttributeError, TypeError, ValueError, OSError, SyntaxError): return word
+def _module(word): return word.partition(':')[0]
+def _on_disk(module): # the meaning of another package's module; None for a compiled one
+    try: return meaning(Path(find_spec(module).origin).read_text('utf-8'))
+    except (ImportError, AttributeError, TypeError, ValueError, OSError, SyntaxError): return None
+
+_as_read = cache(_on_disk) # an edit in a living process changes neither its code nor its keys
+def _foreign(word): return ' '.join(filter(None, (word, _as_read(_module(word)))))
 
 def code_reached(
     *words:str, # such as modit.flow:generate, or a function of your own
@@ -193,8 +196,10 @@ def code_reached(
 def refuse_changed(
     *words:str, # such as modit.flow:generate
 ):
-    "Raise `ValueError` if a module that functions reach acts otherwise on disk than when it was read."
+    "Raise `ValueError` if a module, yours too, acts otherwise on disk than when this process read it."
     modules = sorted({module for module, _ in reached(*filter(_is_own, words)) if module})
     for module in modules: import_module(f'modit.{module}')
-    for path in edited(modules):
+    yours = {_module(word) for word in words if not _is_own(word)}
+    others = [find_spec(x).origin for x in yours if _on_disk(x) != _as_read(x)]
+    for path in edited(modules) + others:
         raise ValueError(f'{path} has changed since this process read it; restart the process or the kernel')

@@ -355,6 +355,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                             'modit/repro/datasets/datasets.py'),
                                                'modit.repro.datasets.datasets._fetch': ( 'repro/datasets/datasets.html#_fetch',
                                                                                          'modit/repro/datasets/datasets.py'),
+                                               'modit.repro.datasets.datasets._maker_key': ( 'repro/datasets/datasets.html#_maker_key',
+                                                                                             'modit/repro/datasets/datasets.py'),
                                                'modit.repro.datasets.datasets.asks': ( 'repro/datasets/datasets.html#asks',
                                                                                        'modit/repro/datasets/datasets.py'),
                                                'modit.repro.datasets.datasets.make_dataset': ( 'repro/datasets/datasets.html#make_dataset',

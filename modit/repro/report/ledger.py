@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['RANK', 'COUNTS', 'VARIANT_TABLES', 'IN_ROUNDS', 'CLASSES', 'judge', 'weakest_in_each_cell', 'in_counts',
            'threshold_claim', 'range_claim', 'and_also', 'not_run', 'update_claims', 'show_claims', 'paper_rows',
-           'sizes', 'counted', 'by_class', 'real_ledger', 'on_real_data']
+           'counted', 'by_class', 'on_real_data']
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #c003
 from pathlib import Path
@@ -16,7 +16,7 @@ import pandas as pd
 from ..datasets.datasets import CLAIMED
 from .looks import CONFIRMED, NOT_RUN, NOT_SEEN, OPPOSITE, WORDS, marked
 from .report import figures_dir, locked, read_reported, read_rows
-from .verdicts import in_hundredths, in_paper
+from .verdicts import in_hundredths
 from ...settings import load_settings, require
 from ...store import atomic_write
 
@@ -180,24 +180,6 @@ def paper_rows() -> dict: # score file -> domain, split, method and metrics
 
 IN_ROUNDS = {r'^(\d+)x.*': r'\1 rounds'} # our names of schedules in the paper's words
 
-# %% ../../../nbs/repro/report/215_ledger.ipynb #k006
-def sizes(
-    claims, # of the ledger
-    cells,  # of the ledger
-) -> dict:  # id -> median of ours over the paper's
-    "The ratio of our effects to the paper's, for claims whose contrasts the paper prints."
-    ratios, paper = {}, paper_rows()
-    page = claims.set_index('id').page.replace(dict(pareto='main', sensitivity='seeds'))
-    named = cells.dropna(subset=['a', 'b']).replace(IN_ROUNDS, regex=True)
-    for name, rows in named.groupby('id'):
-        table = paper.get(page[name], ())
-        column = rows.column.iloc[0]
-        if column not in table: continue
-        ratio = rows.estimate/in_paper(rows, table, column)
-        ratio = ratio[np.isfinite(ratio)]
-        if len(ratio): ratios[name] = ratio.median()
-    return ratios
-
 # %% ../../../nbs/repro/report/215_ledger.ipynb #g020
 def counted(
     rows, # of `contrasts`, with the paper's difference
@@ -231,20 +213,13 @@ def by_class(
     if len(second): counts = counts.join(_in_second_world(claims, second).groupby(about).sum())
     return counts.reindex([x for x in CLASSES if x in counts.index]).rename(index=CLASSES).reset_index()
 
-# %% ../../../nbs/repro/report/215_ledger.ipynb #7b3e9a02
-def real_ledger() -> dict: # claims, one row for each claim and profile; claim-cells; or nothing
-    "The ledgers of real data."
-    folders = [x for x in map(figures_dir, map(load_settings, CLAIMED)) if (x/'claims.csv').exists()]
-    if not folders: return {}
-    def read(name): return pd.concat([read_rows(x/f'{name}.csv') for x in folders], ignore_index=True)
-    return {name: read(name) for name in ('claims', 'claim-cells')}
-
 # %% ../../../nbs/repro/report/215_ledger.ipynb #7b3e9a03
 def on_real_data() -> pd.DataFrame: # by id: class, cells, significant, against, verdict, words
     "One ledger of all real data: confirmed is what every profile that judged it confirms."
-    ledger = real_ledger()
-    if not ledger: return pd.DataFrame(columns=['id', 'class', 'verdict', 'words'])
-    claims, cells = ledger.values()
+    folders = [x for x in map(figures_dir, map(load_settings, CLAIMED)) if (x/'claims.csv').exists()]
+    if not folders: return pd.DataFrame(columns=['id', 'class', 'verdict', 'words'])
+    def read(name): return pd.concat([read_rows(x/f'{name}.csv') for x in folders], ignore_index=True)
+    claims, cells = read('claims'), read('claim-cells')
     judged = claims[claims.cells > 0].groupby('id')
     found = judged[['cells', 'significant', 'against']].sum().join(judged['class'].first())
     lost = (found.against > found.significant).map({True: OPPOSITE, False: NOT_SEEN})

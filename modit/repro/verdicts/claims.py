@@ -8,13 +8,13 @@ __all__ = ['READS', 'FILES', 'SCORES', 'SECTIONS', 'TAUGHT', 'RUNS', 'LADDER', '
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #c004
 import pandas as pd
 
-from ..report.ledger import IN_ROUNDS, RANK, by_class, counted, on_real_data, paper_rows
+from ..report.ledger import IN_ROUNDS, RANK, by_class, counted, ledger_in, on_real_data, paper_rows
 from ..report.looks import CONFIRMED, marked
 from ..report.report import Table, read_cases, read_reported
 from ..report.verdicts import contrasts, in_paper
 from ...settings import Settings, override
-from ..pages.page import Page, ledger_in, restricted
-from ..pages.parameters import SPLITS, results_folder
+from ..pages.page import Page
+from ..pages.parameters import SPLITS, restricted, results_folder
 from ..pages.redraw import SECOND
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #c007

@@ -9,9 +9,9 @@ import pandas as pd
 
 from ..pages.redraw import SECOND
 from ..report.looks import NOT_RUN
-from ..report.ledger import RANK
+from ..report.ledger import RANK, ledger_in
 from ..report.report import Table, figures_dir
-from ..pages.page import Page, ledger_in
+from ..pages.page import Page
 from ..pages.parameters import results_folder
 
 # %% ../../../nbs/repro/verdicts/495_replicate.ipynb #c007

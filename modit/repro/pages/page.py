@@ -26,7 +26,7 @@ from .parameters import (can_be_cut, given_in, owner_of, page_defaults, page_set
                                           page_values, reads_of, restricted, results_folder)
 from ..report.ledger import LEDGER, read_ledger, show_claims, update_claims
 from ..report.looks import add_looks, save_figure, use_look
-from ..report.report import Shown, read_cases, shown_tables
+from ..report.report import Shown, read_cases, table_or_line
 from ..report.report import update_manifest, write_cases, write_tables
 from ...settings import Settings, repo_root
 from ...store import named
@@ -102,7 +102,7 @@ def show(
     "The committed tables of a page; for any other run, a line that says where its own are."
     if self.changed or self.fresh or self.s.profile not in COMMITTED:
         return Shown('This is not the committed run: its tables and pictures are computed below.')
-    return shown_tables(self.folder, labels)
+    return Shown('\n\n'.join(table_or_line(self.folder, x) for x in labels))
 
 # %% ../../../nbs/repro/pages/240_page.ipynb #c045
 @patch

@@ -67,7 +67,7 @@ def best_scores(
     scores, # (q, n) float32
     k:int,  # how many
 ):          # (q, min(k, n)) int64 of `ranked`, descending
-    "The k best items of each row."
+    "The k best items of each row, equal scores by id; two short selections in place of a long one."
     q, n = scores.shape
     every = torch.arange(n, device=scores.device)
     # else the k best lie in the k groups with the largest maxima: two short selections

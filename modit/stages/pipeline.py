@@ -238,6 +238,6 @@ def get_history(
     domain:str,  # domain
     variant:str, # of VARIANTS
 ) -> pd.DataFrame: # domain, method and the columns of HISTORY
-    "The validation scores of each round or checkpoint of a preference run."
+    "The validation scores of each round or checkpoint of a preference run, as pages store them."
     rows = pd.DataFrame(get_rows(s, domain, variant)).reindex(columns=HISTORY)
     return rows.assign(domain=domain, method=variant)[['domain', 'method', *HISTORY]]

@@ -57,7 +57,7 @@ def _made_from(stage, domain, s) -> list: # of (stage, domain); hppo: the main v
 def changes(
     s:Settings, # of any run
 ) -> dict:      # setting -> value, where it differs from the profile's
-    "The overrides that reproduce these settings."
+    "The overrides that reproduce these settings, for the command line of a job."
     usual = load_settings(s.profile)
     return {k: v for k, v in asdict(s).items() if v != getattr(usual, k)}
 
@@ -70,7 +70,7 @@ def job_file(
     stage:str,  # of STAGES, or hppo for the main variants together
     domain,     # for stages of one domain
 ) -> str:
-    "The path of the file that a job writes last."
+    "The path of the file that a job writes last; Snakemake starts the job if it is missing."
     return _file_of(runs_dir(), s, MAIN_VARIANTS[-1] if stage == 'hppo' else stage, domain)
 
 # %% ../../../nbs/repro/pages/250_graph.ipynb #c017

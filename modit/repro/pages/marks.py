@@ -155,7 +155,7 @@ def has_run(
     profile:str, # a profile of settings.ini
     name:str,    # of an experiment
 ) -> bool:
-    "Whether an experiment has its scores, and they are committed or those of its settings and code."
+    "Whether the graph may skip an experiment: its scores are committed, or of its settings and code."
     if profile in COMMITTED: return has_scores(profile, name)
     mark = run_marker(load_settings(profile), name)
     return mark.exists() and not stale(mark)

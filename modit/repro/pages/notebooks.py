@@ -25,7 +25,7 @@ def fits(
     annotation:str, # such as float or list[str] | None
     value,          # the value to check
 ) -> bool:
-    "Whether a value has the annotated type."
+    "Whether a value has the annotated type; asked of a default, and of each value that a run is given."
     kind, _, optional = annotation.partition(' | ')
     if value is None: return optional == 'None'
     if kind.startswith('list['):
@@ -214,7 +214,7 @@ def what_differs(
     name:str,        # of an experiment
     parameters:dict, # of a run
 ) -> dict:           # those that differ from their defaults
-    "The parameters that give a run a name of its own."
+    "The parameters that give a run a name of its own, in its mark and its executed page."
     known = notebook_parameters(experiment_path(name))
     return {k: v for k, v in parameters.items() if k not in known or known[k][1] != v}
 
@@ -224,7 +224,7 @@ def executed_path(
     name:str,     # of the experiment
     **parameters, # beyond profile and fresh
 ) -> Path:
-    "The path of an experiment's executed notebook."
+    "The path of an experiment's executed notebook: a record, from which nothing is read."
     stem, other = experiment_path(name).stem, what_differs(name, parameters)
     if other: stem = f'{stem}-{fingerprint(other)}'
     return runs_dir()/profile/'notebooks'/f'{stem}.ipynb'

@@ -110,7 +110,7 @@ def other(
     self:Page,
     name:str,  # of another page
 ) -> Page:
-    "The run of another page under this run's settings."
+    "The run of another page under this run's settings, whose scores this page reads."
     shared = {k: v for k, v in self.changed.items() if k not in self.values}
     values = page_values(name, self.s, page_defaults(experiment_path(name), self.s))
     return Page(name, self.s, values, shared, False, time.time()) # only this page is scored again
@@ -119,7 +119,7 @@ def other(
 def page_module(
     name:str, # of an experiment, with or without its number
 ):            # a module of modit.repro
-    "The module that an experiment exports; raises `ValueError` with the nearest names."
+    "The module that an experiment exports, which draws it without a kernel; `ValueError` for other names."
     return import_module(f'modit.repro.{experiment_path(name).parent.name}.{short_name(name)}')
 
 

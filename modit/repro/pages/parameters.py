@@ -24,7 +24,7 @@ from ...store import fingerprint
 def in_words(
     value, # of a setting or a parameter
 ) -> str:  # such as 0.05 or D1+D3
-    "A value as text for the name of a folder."
+    "A value as text, for the name of a run's folder and the rows of a sweep."
     if isinstance(value, (list, tuple)): return '+'.join(map(in_words, value))
     short = f'{value:g}' if isinstance(value, float) else str(value)
     return short if not isinstance(value, float) or float(short) == value else repr(value)
@@ -33,7 +33,7 @@ def in_words(
 def slug(
     changed:dict, # name -> value
 ) -> str:         # such as seed=3,margin=0.05
-    "The name of a folder for changed settings and parameters."
+    "The name of a folder for changed settings and parameters; committed folders have such names."
     said = ','.join(f'{k}={in_words(v)}' for k, v in changed.items())
     name = said.replace('/', '-').replace(' ', '')
     fits = name == said and len(name) <= 150
@@ -65,7 +65,7 @@ def check_choice(
     chosen,   # words
     allowed,  # words to choose from
 ):
-    "Check words given for a parameter; raises `ValueError` for an unknown word and for one given twice."
+    "Check words of a parameter, also of a page's own choices; `ValueError` for one unknown or given twice."
     for word in chosen:
         known = ', '.join(allowed)
         require(word in allowed, f'{page}: {name}: {word!r} is unknown; use some of {known}')
@@ -122,7 +122,7 @@ def restricted(
     frame, # scores, with any of the columns domain, split, case
     run,   # a Page: its domains, splits, cases, and Settings
 ) -> pd.DataFrame:
-    "The rows of the run's domains, splits and cases."
+    "The rows of the run's domains, splits and cases, out of scores of a wider run or another page."
     keep = pd.Series(True, index=frame.index)
     # what the settings do not have stays: losses of shared stages, rows of validation
     if 'domain' in frame: keep &= frame.domain.isin(run.domains) | ~frame.domain.isin(run.s.domains)

@@ -36,7 +36,7 @@ def judge(
     rows:pd.DataFrame, # of `contrast`, or rows with estimate, low, high, n, verdict
     needed=None,       # least number of cells for the claim; by default all
 ) -> dict:             # a row of the ledger, and its cells
-    "The verdict of a claim from those of its cells; raises `ValueError` for a claim without cells."
+    "A claim's verdict from its cells, for a page's `claims`; raises `ValueError` for one without cells."
     require(len(rows), f'{claim_id} has no cells to judge; leave it out where its domains are not run')
     side = rows['side'] if 'side' in rows else 1
     low = np.minimum(side*rows.low, side*rows.high)
@@ -111,7 +111,7 @@ COUNTS = dict.fromkeys(('cells', 'same_sign', 'significant', 'against'), 'Int64'
 def not_run(
     ids,     # of claims
 ) -> list:   # rows of the ledger without numbers and without cells
-    "Ledger rows of claims without scores."
+    "Ledger rows of claims without scores, so that no older verdict stays there."
     numbers = dict(estimate=np.nan, low=np.nan, high=np.nan, n=0)
     empty = dict.fromkeys(COUNTS, 0) | numbers | dict(verdict=NOT_RUN.label)
     return [dict(id=name, **empty, rows=pd.DataFrame(columns=['domain', 'split'])) for name in ids]
@@ -184,7 +184,7 @@ def show_claims(
 VARIANT_TABLES = ('tab-appdc', 'tab-appdp', 'tab-appdu', 'tab-appdb') # a domain each, every variant
 
 def paper_rows() -> dict: # score file -> domain, split, method and metrics
-    "The paper's tables, each under the name of our score file for the same methods."
+    "The paper's tables under the names of our score files, so that groups of contrasts find their own."
     variants = [read_reported(name) for name in VARIANT_TABLES]
     stages = read_reported('tab-progress').query("method == 'cpt'") # the only metric printed is Joint
     pools = read_reported('tab-cand').rename(columns=dict(pool='method')).assign(domain='D1')
@@ -200,7 +200,7 @@ IN_ROUNDS = {r'^(\d+)x.*': r'\1 rounds'} # our names of schedules in the paper's
 def counted(
     rows, # of `contrasts`, with the paper's difference
 ) -> dict: # four numbers of cells, and the median of ours over the paper's
-    "How a group's contrasts stand beside the paper's."
+    "How a group's contrasts stand beside the paper's: a row of tab-groups."
     names = 'cells', 'same sign', 'significant', 'against', 'size'
     if not len(rows): return dict.fromkeys(names, '')
     turn = np.sign(rows.paper) # what goes with the paper's sign counts as positive
@@ -222,7 +222,7 @@ def by_class(
     claims,    # of the ledger
     second=(), # claims of the ledger of a second world, if there is one
 ) -> pd.DataFrame: # one row per class
-    "The number of claims with each verdict, by class."
+    "The number of claims with each verdict, by class: tab-classes, which README quotes."
     about = claims['class'].where(claims.id.str.startswith('C'), 'ours').rename('about')
     counts = pd.crosstab(about, claims.verdict).reindex(columns=[*WORDS, NOT_RUN.label], fill_value=0)
     counts.insert(0, 'statements', counts.sum(axis=1))

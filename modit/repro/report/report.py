@@ -85,7 +85,7 @@ def of_kind(
     rows, # of `together`, or a table of one kind alone, without the column
     kind, # name of a table
 ) -> pd.DataFrame:
-    "The scores of one kind."
+    "The scores of one kind, out of a file that scores the same cases in several ways."
     if 'of' not in rows: return rows
     return rows[rows.of == kind].drop(columns='of').reset_index(drop=True)
 

@@ -1,17 +1,18 @@
-# The runs as a graph. `modit main` and `modit sweep` start it; by hand:
+# The runs as a graph. `modit main` starts it; by hand:
 #   snakemake --workflow-profile workflow/profiles/local --config profile=mini [--dry-run] TARGET
-# where TARGET is main, paper, public or replicate. Under Slurm, jobs also ask for what MODIT_SLURM says.
+# where TARGET is main, paper, public or replicate. Under Slurm, MODIT_GPU names the partition of jobs that train.
 # What needs what is said by the table of stages (page stages), the table of variants (page preference) and two
 # lines of every experiment page, READS and SCORES; page graph turns them into the jobs that are rules here.
 # The path of every stage bears a key of the settings, the code and the parents it was made from: a file that
 # exists is up to date, whatever its age, so inputs are `ancient`. Stages write a file whole or not at all.
+import os
 from pathlib import Path
 
 from modit.repro.datasets.datasets import asks, pages_asked
-from modit.repro.pages.graph import MAIN_VARIANTS, main_stages, page_job, slurm_resources, stage_jobs
+from modit.repro.pages.graph import MAIN_VARIANTS, main_stages, page_job, stage_jobs
 from modit.repro.pages.notebooks import experiments, short_name
 from modit.repro.pages.page import of_paper
-from modit.repro.pages.redraw import second_jobs, sweep_jobs
+from modit.repro.pages.redraw import second_jobs
 from modit.settings import load_settings
 
 S = load_settings(config.get('profile', 'mini'))
@@ -19,10 +20,14 @@ MAIN = ('300_data', '310_density', '320_main', '380_bootstrap')
 PUBLIC = [name for name in experiments() if name in MAIN and asks(S.profile, 'main')
           or short_name(name) in pages_asked(S.profile)]
 PAGES = {name: page_job(S, name) for name in experiments()}
-SWEPT_STAGES, SWEPT = sweep_jobs(config['sweep']) if 'sweep' in config else ({}, {})
 SECOND_STAGES, SECOND = second_jobs(S.profile)
-STAGES = stage_jobs(S, main_stages(S)) | SECOND_STAGES | SWEPT_STAGES
-RUNS = {job.output: job for job in PAGES.values()} | SECOND | SWEPT  # a combination may be one of the former
+STAGES = stage_jobs(S, main_stages(S)) | SECOND_STAGES
+RUNS = {job.output: job for job in PAGES.values()} | SECOND
+TRAINING = ('pretrained', 'cpt', 'sft', 'hppo', 'run_320_main')  # names of jobs that train, or generate most
+GPU = os.environ.get('MODIT_GPU')
+
+def asked(name): # what a job asks of Slurm beside the profile's default-resources
+    return dict(gpu=1, slurm_partition=GPU) if GPU and name.startswith(TRAINING) else {}
 
 rule main:
     input: [PAGES[name].output for name in MAIN]
@@ -36,16 +41,13 @@ rule public:
 rule replicate:
     input: list(SECOND)
 
-rule sweep:
-    input: list(SWEPT)
-
 for job in STAGES.values():
     rule:
         name: job.name
         input: [ancient(path) for path in job.inputs]
         output: job.output
         params: command=job.command
-        resources: **slurm_resources(job.name)
+        resources: **asked(job.name)
         priority: 0 if job.name.startswith(('hppo', *MAIN_VARIANTS)) else 1  # first what others wait for
         shell: '{params.command}'
 
@@ -56,5 +58,5 @@ for job in RUNS.values():  # a mark that exists holds, or waits for a page; it n
         output: job.output
         log: job.log
         params: command=job.command
-        resources: **slurm_resources(job.name)
+        resources: **asked(job.name)
         shell: '{params.command}'

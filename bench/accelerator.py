@@ -172,8 +172,7 @@ def search(n, d, blocks=(256, 4096), k=90):
     start = time.perf_counter()
     engine = DeviceIndex(items)
     wait()
-    yield dict(n=n, d=d, engine='torch', build_seconds=since(start), held=len(engine.held),
-               blocks=len(engine.blocks), device_gb=device_gb())
+    yield dict(n=n, d=d, engine='torch', build_seconds=since(start), device_gb=device_gb())
     found, rates = None, {}
     for block in blocks:
         index = wrapped(items, engine, 'torch', block)

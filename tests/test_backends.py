@@ -70,8 +70,8 @@ def test_torch_holds_few_scores_at_once(monkeypatch, room):
         sizes.append(scores.numel())
         return usual(scores, *rest)
     monkeypatch.setattr(device, 'best_scores', watched)
-    DeviceIndex(ITEMS, block=700).search(QUERIES, 30)
-    assert max(sizes) <= max(room, 3000), 'the scores of one query fit always'
+    DeviceIndex(ITEMS).search(QUERIES, 30)
+    assert max(sizes) <= max(room, len(ITEMS)), 'the scores of one query fit always'
 
 
 def test_an_accelerator_takes_over_exact_search_and_nothing_else(monkeypatch):

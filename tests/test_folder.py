@@ -358,7 +358,7 @@ def test_a_stage_of_folders_reads_the_settings_of_its_key(two, monkeypatch):
         domain = None if stage.shared else 'first'
         path = pipeline.make_stage(s, name, domain)
         path.unlink()
-        maker = pipeline.maker_of(s, name)
+        maker = pipeline.named(stages.stages_of(s)[name].maker)
         READ.clear()
         with functions_that_run() as ran: maker(recording, name, domain, path)
         assert not not_held(s, name, ran)

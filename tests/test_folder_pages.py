@@ -20,12 +20,13 @@ import matplotlib
 matplotlib.use('agg')
 from modit.repro.pages import page as pages
 from modit.repro.pages.page import open_page, page_module
+from modit.repro.pages.redraw import given_by
 pages.save_figure = lambda *given: None # figures are made and not drawn, which takes longest
 for name in {}:
     page = open_page(name, profile='tiny', fresh=True)
     module = page_module(name)
     scores = page.scores(module)
-    page.publish(*(pages.given_by(module, x, scores, page) for x in ('table', 'plot', 'claims')))
+    page.publish(*(given_by(module, x, scores, page) for x in ('table', 'plot', 'claims')))
 """
 
 

@@ -14,7 +14,7 @@ from test_errors import page
 from conftest import ROOT, environment
 from modit.cli.command import main
 from modit.model import new_model
-from modit.repro.pages import graph, notebooks
+from modit.repro.pages import notebooks
 from modit.repro.pages.notebooks import code_cells, execute, syntax_tree
 from modit.rounds import _finished
 from modit.settings import load_settings
@@ -110,20 +110,11 @@ def test_paths_and_profiles_of_a_shell(tmp_path, monkeypatch):
 
 
 def test_a_signal_of_a_scheduler_ends_all_that_was_started():
-    code = 'from modit.repro.pages.graph import _to_its_end as run; run(["sh", "-c", "sleep 600 & wait"], [])'
+    code = ('import subprocess\nfrom modit.repro.pages.graph import ending_all\n'
+            'with ending_all(): subprocess.run(["sh", "-c", "sleep 600 & wait"])')
     run = subprocess.Popen([sys.executable, '-c', code], cwd=ROOT, env=environment(ROOT))
     while len(started := psutil.Process(run.pid).children(recursive=True)) < 2: assert run.poll() is None
     run.terminate()
     status, left = run.wait(), psutil.wait_procs(started, 20)[1]
     for process in left: process.kill()
     assert status == 128 + 15 and not left
-
-
-def test_a_graph_says_whether_a_job_began(tmp_path, monkeypatch):
-    monkeypatch.setattr(graph, 'repo_root', lambda: tmp_path)
-    log = tmp_path/'.snakemake'/'log'/'a.log'
-    log.parent.mkdir(parents=True)
-    log.write_text('Using workflow specific profile', 'utf-8')
-    assert graph._why(0) == 'no job began, see above'
-    log.write_text('Execute 1 jobs...', 'utf-8')
-    assert graph._why(0).startswith('a job failed')

@@ -169,7 +169,7 @@ def test_a_stage_runs_the_code_and_reads_the_settings_of_its_key(tmp_path, monke
         path.unlink(missing_ok=True)
         longer = getattr(stages.VARIANTS.get(name), 'extends', '')  # its rounds would be taken over
         if longer: pipeline.stage_path(s, longer, domain).unlink(missing_ok=True)
-        maker, kind = pipeline.maker_of(s, name), (name.split('_')[0], *stages.functions_of(s, name))
+        maker, kind = pipeline.named(stage.maker), (name.split('_')[0], *stages.functions_of(s, name))
         READ.clear()
         with nullcontext(()) if kind in seen else functions_that_run() as ran:
             maker(recording, name, domain, path)

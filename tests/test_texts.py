@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from conftest import EXPERIMENTS, LABELS, LIBRARY, ROOT, tracked_files
-from modit.repro.datasets.datasets import CLAIMED
 from modit.repro.ours import lists
 from modit.repro.paper.drawings import METHODS, joint_of_cases, nearest_case
 from modit.repro.pages.page import COMMITTED, open_page
@@ -174,39 +173,8 @@ def test_every_table_is_in_the_results_of_one_page(profile):
     assert len(tables) == len({*tables}) and {p.stem for p in own if p.match('tab-*.csv')} <= drawn
 
 
-# ---- the headline's counts from the ledgers, those of groups from scores of cases
+# ---- groups of contrasts of the main table, from scores of cases
 MINI = ROOT/'figures'/'mini'
-TABLE = pd.read_csv(MINI/'tab-headline.csv')
-
-
-def judged(profile): return pd.read_csv(ROOT/'figures'/profile/'claim-cells.csv')
-
-
-def count(rows):
-    "How many intervals lie above 0 on the claim's side, and how many below."
-    ends = np.sort(np.stack([rows.low*rows.side, rows.high*rows.side]), axis=0)
-    holds, opposite = (ends[0] > 0).sum(), (ends[1] < 0).sum()
-    return f'{holds} of {len(rows)}' + f', {opposite} ✕'*bool(opposite)
-
-
-def counts(rows): return ' / '.join(count(part) for _, part in rows.groupby('split')) or 'not run'
-
-
-@pytest.mark.parametrize('claim', ['C02', 'C09', 'C04', 'C13', 'C14', 'C18'])
-def test_headline_counts_are_those_of_the_ledgers(claim):
-    row = TABLE[TABLE.iloc[:, 0].str.contains(claim)].squeeze()
-    assert row.iloc[1] == counts(judged('mini').query('id == @claim'))
-    assert row.iloc[-1] == counts(pd.concat(map(judged, CLAIMED)).query('id == @claim'))
-
-
-def test_headline_has_the_gains_of_the_whole_pool():
-    gains = pd.read_csv(MINI/'tab-labelled-gain.csv')
-    rows = gains[gains.cases == gains.cases.max()].assign(side=1)
-    assert TABLE[TABLE.iloc[:, 0].str.contains('C04')].iloc[0, 2] == counts(rows)
-    assert f'{gains.cases.max():,}' in TABLE.columns[2]
-
-
-# ---- groups of contrasts of the main table
 VARIANTS = ('off_policy', 'adaptive', 'pareto', 'pareto_eps')
 PAIRS = {'Supervised': [('average', 'pretrained'), ('cpt', 'pretrained'), ('sft', 'pretrained'),
                         ('sft', 'average'), ('sft', 'cpt')],

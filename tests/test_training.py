@@ -195,7 +195,7 @@ def test_only_a_stage_that_trains_has_products_of_lower_precision(monkeypatch, t
     now = torch.get_float32_matmul_precision
     usual = now()
     def maker(s, stage, domain, path): inside[stage] = now()
-    monkeypatch.setattr(pipeline, 'maker_of', lambda *_: maker)
+    monkeypatch.setattr(pipeline, 'named', lambda *_: maker)
     try:
         for stage in ('corpus', 'pretrained', 'cpt', 'sft', 'pool', 'adaptive', 'direct'):
             with training.products_in('tf32'): pipeline.make_stage(s, stage, 'D1')

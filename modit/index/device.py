@@ -14,8 +14,6 @@ import numpy as np
 import torch
 from fastcore.basics import patch
 
-from ..retrieval import in_chunks
-
 # %% ../../nbs/index/045_device.ipynb #d005
 def search_device() -> torch.device:
     "The accelerator that PyTorch finds on this machine, or the processor."
@@ -68,92 +66,51 @@ GROUP = 64 # scores of a group
 def best_scores(
     scores, # (q, n) float32
     k:int,  # how many
-    first=0, # id of the first column
 ):          # (q, min(k, n)) int64 of `ranked`, descending
-    "The k best items of each row."
+    "The k best items of each row, equal scores by id; two short selections in place of a long one."
     q, n = scores.shape
     every = torch.arange(n, device=scores.device)
     # else the k best lie in the k groups with the largest maxima: two short selections
-    if n <= k*GROUP: return ranked(scores, first + every).topk(min(k, n)).values
+    if n <= k*GROUP: return ranked(scores, every).topk(min(k, n)).values
     whole = n - n % GROUP
     largest = scores[:, :whole].unflatten(1, (whole//GROUP, GROUP)).amax(2)
     groups = unranked(ranked(largest, every[:whole//GROUP]).topk(k).values)[1]
     columns = (groups[:, :, None]*GROUP + every[:GROUP]).flatten(1)
     columns = torch.cat([columns, every[whole:].expand(q, -1)], 1)
-    return ranked(scores.gather(1, columns), first + columns).topk(k).values
+    return ranked(scores.gather(1, columns), columns).topk(k).values
 
 # %% ../../nbs/index/045_device.ipynb #d014
 SCORES = 2**28 # scores that are held at once, in single precision 1 GB
 
 class DeviceIndex:
-    "Exact search through all items with PyTorch."
+    "Exact search through all items with PyTorch; `index = torch` makes it, and `flat` beside an accelerator."
     def __init__(self,
         items,       # (n, d) unit embeddings
         device=None, # torch.device; by default `search_device()`
-        block=2**20, # rows of a block; changes no result
     ):
-        self.items = items
-        self.ntotal = len(items)
-        self.device = device or search_device()
-        self.block = block
-        self.blocks = in_chunks(len(items), block)
-        self.hold()
-
-# %% ../../nbs/index/045_device.ipynb #d016
-@patch
-def _load(self:DeviceIndex, i): # a block as it is stored, on the device
-    with warnings.catch_warnings():
-        warnings.filterwarnings('ignore', message='The given NumPy array is not writ') # nothing here writes
-        return torch.from_numpy(np.asarray(self.items[slice(*self.blocks[i])])).to(self.device)
-
-# %% ../../nbs/index/045_device.ipynb #d017
-@patch
-def rows(self:DeviceIndex,
-    i:int, # number of a block
-): # (rows, d) tensor of float32 on the device
-    "The items of a block, from the device where they are held, otherwise from the table."
-    return (self.held[i] if i < len(self.held) else self._load(i)).float()
-
-# %% ../../nbs/index/045_device.ipynb #d019
-@patch
-def hold(self:DeviceIndex):
-    "Put the first blocks onto the device, as many as leave room for the scores."
-    self.held = []
-    try:
-        room = torch.empty(3*SCORES, device=self.device) # scores, and integers twice as wide
-        for i in range(len(self.blocks)): self.held.append(self._load(i))
-    except torch.OutOfMemoryError: pass # `rows` loads the others
-    room = None # noqa: F841 (freed here)
-
-# %% ../../nbs/index/045_device.ipynb #d022
-@patch
-def merged(self:DeviceIndex,
-    best,    # (q, up to k) int64 of `ranked`, of the blocks before
-    queries, # (q, d) tensor on the device
-    rows,    # (rows, d) items of a block
-    first:int, # id of its first item
-    k:int,   # how many neighbours
-):           # (q, up to k) int64, with those of the block
-    "The best of the blocks before and of this one."
-    both = torch.cat([best, best_scores(queries @ rows.T, k, first)], 1)
-    return both.topk(min(k, both.shape[1])).values
+        self.ntotal, self.device = len(items), device or search_device()
+        with warnings.catch_warnings():
+            # a read-only table, which nothing here writes
+            warnings.filterwarnings('ignore', message='The given NumPy array is not writ')
+            try: self.items = torch.from_numpy(np.asarray(items)).to(self.device).float()
+            except torch.OutOfMemoryError:
+                advice = 'use index = ivf, or hide the device from PyTorch, as with CUDA_VISIBLE_DEVICES='
+                raise ValueError(f'{self.ntotal} items do not fit onto {self.device}; {advice}') from None
 
 # %% ../../nbs/index/045_device.ipynb #d023
 @patch
-def search(self:DeviceIndex,
+def search(
+    self:DeviceIndex,
     queries, # (q, d) unit
     k:int,   # how many neighbours
 ) -> tuple[np.ndarray, np.ndarray]: # scores (q, k), ids (q, k), -1 where there are fewer items
     "The k nearest items of each query by inner product, equal scores by id."
     asked = torch.from_numpy(np.array(queries, np.float32)).to(self.device)
     # 10: a candidate is an integer and more, some 40 bytes for a moment, ten times a score
-    widest = max(min(self.block, self.ntotal), 10*min(k*GROUP, self.block))
-    parts = asked.split(min(4096, max(1, SCORES//max(1, widest))))
+    widest = max(self.ntotal, 10*min(k*GROUP, self.ntotal), 1)
     with full_precision(self.device):
-        best = [torch.empty(len(x), 0, dtype=torch.int64, device=self.device) for x in parts]
-        for i, (first, _) in enumerate(self.blocks):
-            rows = self.rows(i)
-            best = [self.merged(*pair, rows, first, k) for pair in zip(best, parts, strict=True)]
-        scores, ids = (x.cpu().numpy() for x in unranked(torch.cat(best)))
+        parts = asked.split(min(4096, max(1, SCORES//widest)))
+        best = torch.cat([best_scores(part @ self.items.T, k) for part in parts])
+        scores, ids = (x.cpu().numpy() for x in unranked(best))
     lacking = (0, 0), (0, k - scores.shape[1])
     return np.pad(scores, lacking, constant_values=-np.inf), np.pad(ids, lacking, constant_values=-1)

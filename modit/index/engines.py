@@ -101,7 +101,7 @@ def neighbours_found(
     ids,   # (q, K) what the index returned
     exact, # (q, K) the nearest items
 ) -> np.ndarray: # (q,) fractions
-    "Share of the exact neighbours that were returned."
+    "Share of the exact neighbours that were returned: the recall of an index."
     return np.array([np.isin(near, got).mean() for near, got in zip(exact, ids, strict=True)])
 
 # %% ../../nbs/index/115_engines.ipynb #a010

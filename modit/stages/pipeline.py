@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['HISTORY', 'get_domain', 'get_pool', 'get_corpus', 'get_model', 'save_model', 'work_folder', 'preference_settings',
-           'labeller', 'save_run', 'maker_of', 'one_at_a_time', 'make_stage', 'get_rows', 'get_history']
+           'labeller', 'save_run', 'one_at_a_time', 'make_stage', 'get_rows', 'get_history']
 
 # %% ../../nbs/stages/220_pipeline.ipynb #0090c183
 import shutil
@@ -188,14 +188,6 @@ def _make_direct(s, stage, domain, path):
     start = get_model(s, 'sft', domain) if stage == 'direct' else get_model(s, 'base')
     save_run(path, direct_rewards(start, get_corpus(s, domain), preference_settings(s)))
 
-# %% ../../nbs/stages/220_pipeline.ipynb #c853cbe3
-def maker_of(
-    s:Settings, # of the run
-    stage:str,  # of STAGES
-):              # a function of (s, stage, domain, path) that writes the result at `path`
-    "The function that makes a stage."
-    return named(stages_of(s)[stage].maker)
-
 # %% ../../nbs/stages/220_pipeline.ipynb #c047
 def one_at_a_time(
     path,  # of the lock
@@ -224,7 +216,7 @@ def make_stage(
             with products_in(s.precision if trains else 'fp32'): # a pool is the same, whoever asks
                 if not on_main(path.exists):
                     refuse_changed(*functions_of(s, stage))
-                    maker_of(s, stage)(s, stage, domain, path)
+                    named(stages_of(s)[stage].maker)(s, stage, domain, path)
     on_main(partial(shutil.rmtree, work_folder(path), ignore_errors=True)) # also after a killed process
     return path
 
@@ -246,6 +238,6 @@ def get_history(
     domain:str,  # domain
     variant:str, # of VARIANTS
 ) -> pd.DataFrame: # domain, method and the columns of HISTORY
-    "The validation scores of each round or checkpoint of a preference run."
+    "The validation scores of each round or checkpoint of a preference run, as pages store them."
     rows = pd.DataFrame(get_rows(s, domain, variant)).reindex(columns=HISTORY)
     return rows.assign(domain=domain, method=variant)[['domain', 'method', *HISTORY]]

@@ -112,7 +112,7 @@ def module_file(module): return _module_files()[module]
 # %% ../../nbs/stages/015_source.ipynb #9e2d3c4b
 @cache
 def sources() -> dict: # name of a module -> its source
-    "The source of every module of the package, as it was before this process ran one."
+    "The source of every module, as it was before this process ran one: keys hold the code that runs."
     return {name: modit.SOURCES[path] for name, path in _module_files().items()}
 
 # %% ../../nbs/stages/015_source.ipynb #d0a4e3c5

@@ -102,7 +102,7 @@ def check_stage(
     stage:str,   # of STAGES
     domain=None, # for stages of one domain
 ):               # the domain; None for a stage shared by all domains
-    "The domain in the name of a stage's file; raises `ValueError` for an unknown stage or domain."
+    "The domain in a stage's file name, None if shared; raises `ValueError` for unknown stages and domains."
     table = stages_of(s)
     if stage not in table: raise ValueError(f'stage {stage!r} is unknown; use one of {", ".join(table)}')
     if table[stage].shared: return None

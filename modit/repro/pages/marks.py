@@ -12,9 +12,9 @@ from pathlib import Path
 
 from .notebooks import ROOMS, check_parameters, code_cells, execute, executed_path
 from .notebooks import experiment_path, experiments, page_constant, syntax_tree, what_differs
-from .page import COMMITTED, Page, ledger_in, open_page, pages_before
-from .parameters import LEDGER, has_scores, owner_of, reads_of
-from ..report.ledger import COUNTS
+from .page import COMMITTED, Page, has_scores, open_page, pages_before
+from .parameters import owner_of, reads_of
+from ..report.ledger import COUNTS, LEDGER, ledger_in
 from ..report.looks import NOT_RUN
 from ..report.report import GZIP
 from ...settings import Settings, load_settings, repo_root, require
@@ -155,7 +155,7 @@ def has_run(
     profile:str, # a profile of settings.ini
     name:str,    # of an experiment
 ) -> bool:
-    "Whether an experiment has its scores, and they are committed or those of its settings and code."
+    "Whether the graph may skip an experiment: its scores are committed, or of its settings and code."
     if profile in COMMITTED: return has_scores(profile, name)
     mark = run_marker(load_settings(profile), name)
     return mark.exists() and not stale(mark)

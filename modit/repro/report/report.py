@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['GZIP', 'NAMES', 'PERCENT', 'PACKAGES', 'figures_dir', 'write_cases', 'read_rows', 'read_cases', 'together', 'of_kind',
-           'in_percent', 'Table', 'as_markdown', 'write_tables', 'written_table', 'Shown', 'shown_tables',
+           'in_percent', 'Table', 'as_markdown', 'write_tables', 'written_table', 'Shown', 'table_or_line',
            'read_reported', 'side_by_side', 'scored', 'by_method', 'against_paper', 'best_variants', 'with_hppo',
            'locked', 'kernels', 'update_manifest']
 
@@ -85,7 +85,7 @@ def of_kind(
     rows, # of `together`, or a table of one kind alone, without the column
     kind, # name of a table
 ) -> pd.DataFrame:
-    "The scores of one kind."
+    "The scores of one kind, out of a file that scores the same cases in several ways."
     if 'of' not in rows: return rows
     return rows[rows.of == kind].drop(columns='of').reset_index(drop=True)
 
@@ -171,16 +171,11 @@ class Shown(str):
     def __repr__(self): return str(self)
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c042t
-def _table_or_line(folder, label):
+def table_or_line(folder, label): # as `written_table`
+    "A table, or a line where none was written yet: a page opens with its tables, and may be new."
     try: return written_table(folder, label)
     except FileNotFoundError: return f'{label} is not there yet: the code below computes it.'
 
-def shown_tables(
-    folder:Path, # figures/<profile>, or that of a rerun
-    labels,      # of tables, such as tab-main
-) -> Shown:
-    "Tables as they were written, and a line for each that is not there."
-    return Shown('\n\n'.join(_table_or_line(folder, label) for label in labels))
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c044
 def read_reported(

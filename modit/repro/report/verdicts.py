@@ -64,7 +64,7 @@ def over_cases(
     split:str,     # of the cell
     resamples:int, # B
 ) -> Interval:     # units counts cases
-    "The interval of a cell over cases."
+    "The interval of a cell over cases: the paper's own bootstrap, and half of the rule on items."
     purpose = seed, 'bootstrap', 'case', domain, split
     return paired_bootstrap(a, b, shared_counts(purpose, len(a), resamples))
 
@@ -145,7 +145,7 @@ def aside(
     mark,  # the mark to place
     marks, # all marks at one place, from left to right
 ) -> float: # in units of the distance between two places
-    "The offset of a mark from the middle of its place."
+    "The offset of a mark from the middle of its place, so that whiskers of several methods stay apart."
     marks = list(marks)
     return min(.2, .8/len(marks))*(marks.index(mark) - (len(marks) - 1)/2)
 
@@ -193,7 +193,7 @@ def in_paper(
     paper='tab-main', # label of the reported table, or its rows with domain, split and method
     column='joint',   # metric
 ) -> np.ndarray:      # one a row, in fractions; NaN where the paper prints none
-    "The paper's difference of two methods in each cell."
+    "The paper's difference of two methods in each cell, beside which ours is set."
     cell = ['domain', 'split', 'method']
     value = read_reported(paper).drop_duplicates(cell).set_index(cell)[column]
     def of(method): return value.reindex(pd.MultiIndex.from_frame(rows[['domain', 'split', method]])).values

@@ -2,34 +2,26 @@
 
 # %% auto #0
 __all__ = ['READS', 'FILES', 'SCORES', 'SECTIONS', 'TAUGHT', 'RUNS', 'LADDER', 'BETTER', 'STEPS', 'POOLS', 'ORACLE', 'GROUPS',
-           'PRINTED', 'HEADLINES', 'VERDICT_AT', 'ID_AT', 'PER_LINE', 'MARKED', 'CAPTION', 'HEAD', 'ABOUT',
-           'columns_of', 'second_folder', 'grouped', 'over', 'beside_paper', 'in_groups', 'group_table',
-           'at_whole_pool', 'headlines', 'places', 'draw_claim', 'draw_head', 'laid_out', 'plot', 'every_claim',
-           'table']
+           'PRINTED', 'CAPTION', 'ABOUT', 'second_folder', 'grouped', 'over', 'beside_paper', 'in_groups',
+           'group_table', 'in_marks', 'every_claim', 'table']
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #c004
-import textwrap
-
-import matplotlib.pyplot as plt
 import pandas as pd
 
-from ..datasets.datasets import CLAIMED, DATASETS
-from ..report.ledger import IN_ROUNDS, RANK, by_class, counted, in_counts, on_real_data
-from ..report.ledger import paper_rows, real_ledger, sizes
-from ..report.looks import CONFIRMED, NOT_RUN, VERDICTS, WORDS, legend_of
-from ..report.report import Table, figures_dir, read_cases, read_reported, read_rows
+from ..report.ledger import IN_ROUNDS, RANK, by_class, counted, ledger_in, on_real_data, paper_rows
+from ..report.looks import CONFIRMED, marked
+from ..report.report import Table, read_cases, read_reported
 from ..report.verdicts import contrasts, in_paper
 from ...settings import Settings, override
-from ..pages.page import Page, ledger_in, restricted
-from ..pages.parameters import SPLITS, results_folder
+from ..pages.page import Page
+from ..pages.parameters import SPLITS, restricted, results_folder
 from ..pages.redraw import SECOND
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #c007
 READS = ('claims', 'claim-cells')
-FILES = ('tab-labelled-gain.csv', '../public/claims.csv', '../icons/claims.csv', '../tree/claims.csv',
+FILES = ('../public/claims.csv', '../icons/claims.csv', '../tree/claims.csv',
          '../reported/reasons.csv', 'runs/seed=1/claims.csv')
 SCORES = ()
-def columns_of(p): return [f'{d} {split}' for d in p.domains for split in p.splits] # every cell, in order
 
 def second_folder(p): return results_folder(p.s, p.changed | dict(seed=SECOND)) # of the second world
 
@@ -109,111 +101,25 @@ def group_table(p:Page) -> Table: # of the run
     later = second.drop(columns=['group', 'metric', 'cells']).add_suffix(f' (seed {SECOND})')
     return Table(first.join(later), PRINTED)
 
-# %% ../../../nbs/repro/verdicts/500_claims.ipynb #h002
-HEADLINES = {
-    'C02': 'MO-DiT has a higher Joint than averaging',
-    'C09': 'Ascending order gives a higher Joint than both random and descending order',
-    'C04': 'HPPO has a higher Joint than MO-DiT',
-    'C13': 'The Pareto filter raises Joint (D1–D3)',
-    'C14': 'The Pareto filter keeps more Same than one round without it (D1–D3)',
-    'C18': "HPPO's one query has a higher Joint than an oracle over eight SFT candidates (D1–D3)"}
-
-# %% ../../../nbs/repro/verdicts/500_claims.ipynb #h07c
-def at_whole_pool(p:Page) -> dict: # claim -> counts by title; empty where the pool was not labelled
-    "Headline claims where a round learns from the whole pool."
-    table, gains = (figures_dir(p.s)/f'tab-labelled-{x}.csv' for x in ('claims', 'gain'))
-    if not table.exists(): return {}
-    title = f'the same, {read_rows(gains).cases.max():,} labelled cases'
-    judged = read_rows(table).query('size == "whole"').set_index('id')['items / new patterns']
-    return {name: {title: judged.get(name, '')} for name in HEADLINES}
-
-# %% ../../../nbs/repro/verdicts/500_claims.ipynb #h007b
-def headlines(cells, real, more) -> pd.DataFrame: # of the ledger, `real_ledger` and `at_whole_pool`
-    "Six claims of the paper beside what was found, in counts of domains (tab:headline, ours)."
-    rows = []
-    others = real.get('claim-cells', cells[:0])
-    synthetic, on_real = (f'{x[x.id.isin(HEADLINES)].domain.nunique()} {kind} domains'
-                          for x, kind in ((cells, 'synthetic'), (others, 'real')))
-    for name, statement in HEADLINES.items():
-        found, other = (x[x.id == name] for x in (cells, others))
-        counts = {synthetic: in_counts(found), **more.get(name, {}), on_real: in_counts(other)}
-        rows.append({'the paper says (✕: its opposite holds)': f'{statement} ({name})', **counts})
-    return pd.DataFrame(rows)
-
-# %% ../../../nbs/repro/verdicts/500_claims.ipynb #c015
-def places(mine, columns) -> dict: # place on the axis -> verdict, the weakest of what lies there
-    "Where the marks of a claim go; a whole domain lies between its columns."
-    found = {}
-    for r in mine.itertuples():
-        at = [i for i, c in enumerate(columns) if c == f'{r.domain} {r.split}']
-        at = at or [i for i, c in enumerate(columns) if c.split()[0] == r.domain]
-        if at: found.setdefault(sum(at)/len(at), []).append(r.verdict)
-    return {at: min(verdicts, key=RANK.get) for at, verdicts in found.items()}
-
-# %% ../../../nbs/repro/verdicts/500_claims.ipynb #c017
-VERDICT_AT, ID_AT, PER_LINE = -1.4, -3.4, 78 # x of verdicts and of numbers, characters in a line
-MARKED = dict(zip(WORDS, VERDICTS.values(), strict=True))
-
-def draw_claim(ax, y, claim, mine, columns): # y: of the row; mine: its cells; columns: of `columns_of`
-    "A row: number, verdict, cells and statement."
-    ax.plot([VERDICT_AT, len(columns) - .6], [y, y], c='0.9', lw=.6, marker='', zorder=0)
-    ax.text(ID_AT, y, claim.id, va='center', fontsize=7)
-    ax.plot(VERDICT_AT, y, **MARKED[claim.verdict].style, ms=7.5)
-    for x, verdict in places(mine, columns).items(): ax.plot(x, y, **VERDICTS[verdict].style, ms=5.5)
-    statement = textwrap.fill(claim.statement, PER_LINE)
-    ax.text(len(columns) - .2, y, statement, fontsize=7, va='center', linespacing=1.05)
-
-# %% ../../../nbs/repro/verdicts/500_claims.ipynb #c019
-def draw_head(ax, p:Page, verdicts): # verdicts: on the claims
-    "Names of the columns, and what the marks mean."
-    ax.axvspan(VERDICT_AT - .6, VERDICT_AT + .6, color='0.96', lw=0, zorder=-1)
-    ax.text(VERDICT_AT, -.4, 'the claim', fontsize=7, rotation=90, ha='center', va='bottom')
-    for x, name in enumerate(columns_of(p)):
-        ax.text(x, -.4, name.split()[1], fontsize=7, rotation=90, ha='center', va='bottom')
-    for i, domain in enumerate(p.domains):
-        name = domain.replace('-', '\n') # no wider than its columns
-        ax.text((i + .5)*len(p.splits) - .5, -2.6, name, weight='bold', ha='center', va='bottom')
-    counts = verdicts.value_counts().reindex(WORDS, fill_value=0)
-    labels = [f'{counts[word]} {word}; cell: {cell}' for word, cell in zip(WORDS, VERDICTS, strict=True)]
-    handles = legend_of(*MARKED.values()) + [plt.Line2D([], [], c='0.8', lw=.6)]
-    silent = (verdicts == NOT_RUN.label).sum()
-    said = f'Left out, because there are no scores: {silent} statements' if silent else None
-    ax.legend(handles, [*labels, 'no mark: not about this cell'], ncols=2, loc='lower left', title=said,
-              alignment='left', bbox_to_anchor=(len(columns_of(p)) - .6, -.4), bbox_transform=ax.transData)
-
-# %% ../../../nbs/repro/verdicts/500_claims.ipynb #98bd553d
-def laid_out(claims) -> tuple: # of `grouped`, those that were run, with the place `y` of each; the height
-    "Which rows the picture has, and where."
-    run = claims[claims.verdict != NOT_RUN.label]
-    keys = dict(section=[*SECTIONS].index, verdict=[*WORDS].index)
-    found = run.sort_values([*keys], key=lambda x: x.map(keys[x.name]), kind='stable', ignore_index=True)
-    room = found.statement.map(lambda x: .28 + .36*len(textwrap.wrap(x, PER_LINE)))
-    first = found.section != found.section.shift()
-    ends = (room + first*(1.3 - .3*(found.index == 0))).cumsum()
-    return found.assign(y=ends - room/2), ends.iloc[-1] if len(found) else 0.
-
-# %% ../../../nbs/repro/verdicts/500_claims.ipynb #c022
-def plot(scores, p:Page) -> dict: # label -> Figure
-    "One row a claim that was run, one mark a cell (fig:claims, ours)."
-    found, height = laid_out(grouped(scores))
-    cells = scores['claim-cells']
-    fig, ax = plt.subplots(figsize=(7.5, .27*(height + 3.3)))
-    draw_head(ax, p, scores['claims'].verdict)
-    for name, mine in found.groupby('section', sort=False):
-        count = f'{(mine.verdict == CONFIRMED).sum()} of {len(mine)} confirmed'
-        ax.text(ID_AT, mine.y.iloc[0] - 1, f'{name}: {count}', weight='bold', va='center')
-        for claim in mine.itertuples():
-            draw_claim(ax, claim.y, claim, cells[cells.id == claim.id], columns_of(p))
-    ax.set(xlim=(ID_AT - .1, len(columns_of(p)) + 16), ylim=(height + .1, -3.4))
-    ax.axis('off')
-    return {'fig-claims': fig}
+# %% ../../../nbs/repro/verdicts/500_claims.ipynb #bb0824a3
+def in_marks(
+    mine,   # cells of one claim, of the ledger
+    p:Page, # domains and splits
+) -> str:   # such as ●● ●○
+    "A mark for each cell of a claim, so that a row of `tab-claims` shows where it holds and where not."
+    cells = mine.assign(split=mine.split.where(mine.split.isin(p.splits), '')) # '': of a whole domain
+    worst = cells.groupby(['domain', 'split']).verdict.agg(lambda words: min(words, key=RANK.get))
+    marks = {at: marked(word)[0] for at, word in worst.items()}
+    def of(domain): return marks.get((domain, '')) or ''.join(marks.get((domain, x), '·') for x in p.splits)
+    return ' '.join(map(of, p.domains))
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #c025
 CAPTION = (
     'Statements with their verdicts. cells: mostly domains times splits; same sign: those whose estimate has '
     'the stated sign; significant and against: those whose 95% interval excludes 0 on that side, or on '
-    "the other. size: our difference divided by the paper's, the median of the cells, where the paper "
-    'prints both methods. estimate: mean over the cells, in fractions (AUC for C06a and C06b), positive '
+    'the other. marks: domain by domain, items before new patterns, ● for the statement, ✕ against it, '
+    '○ neither, · not about this cell; one mark for a whole domain. '
+    'estimate: mean over the cells, in fractions (AUC for C06a and C06b), positive '
     'if it favours the statement; for a statement with a threshold or a range, the number that it is '
     'about. low, high: the lowest and the highest end of the intervals of the cells. scale: theory '
     'follows from definitions, public is judged on real data too (column real data), synthetic is not. '
@@ -224,24 +130,18 @@ CAPTION = (
 def every_claim(scores, p:Page) -> Table: # of the run
     "Every claim with its verdict (tab:claims, ours)."
     columns = ['section', 'id', 'class', 'scale', 'statement', 'verdict', 'cells', 'same sign', 'significant',
-               'against', 'size', 'estimate', 'low', 'high', 'n', 'real data', 'why', 'run']
+               'against', 'marks', 'estimate', 'low', 'high', 'n', 'real data', 'why', 'run']
     found = grouped(scores).rename(columns=dict(same_sign='same sign'))
-    ratio = found.id.map(sizes(found, scores['claim-cells'])).map('{:.2f}'.format, na_action='ignore')
+    marks = {name: in_marks(mine, p) for name, mine in scores['claim-cells'].groupby('id')}
     # reasons were written about the committed run alone
     reasons = read_reported('reasons').set_index('claim').reason if p.folder.name == 'mini' else {}
     why = found.id.where(found.verdict != CONFIRMED).map(reasons)
-    more = {'size': ratio, 'why': why,
+    more = {'marks': found.id.map(marks), 'why': why,
             'real data': found.id.map(on_real_data().set_index('id').words), 'run': 'modit run ' + found.page}
     rows = found.assign(**more).reindex(columns=columns)
-    return Table(rows.fillna({'size': '', 'real data': '', 'why': ''}), CAPTION)
+    return Table(rows.fillna({'marks': '', 'real data': '', 'why': ''}), CAPTION)
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #df300351
-_REAL = ', '.join(x.about for name, x in DATASETS.items() if name in CLAIMED and x.about)
-HEAD = (
-    'Number of domains, on items / on new patterns. A domain counts if the difference is significant: its '
-    '95% interval over patterns excludes 0, and on items the interval over cases too. If a claim makes two '
-    'comparisons, the weaker one counts. With more labelled cases: one round on all of them, or rounds that '
-    f'share them. Real domains: {_REAL}.')
 ABOUT = (
     'Statements by class. The method: what it gains over another method. Conditions: when something '
     'holds. Calibration: what the synthetic domains were made to have. Ours: what the paper does not '
@@ -252,10 +152,8 @@ ABOUT = (
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #h010
 def table(scores, p:Page) -> dict: # label -> Table
-    "Every claim, counts by class, six claims in cells, groups of contrasts (tab:claims, tab:headline, ours)."
+    "Every claim, counts by class, groups of contrasts (tab:claims, tab:classes, tab:groups, ours)."
     found = {'tab-claims': every_claim(scores, p)}
     if p.s.folders: return found
     counts = by_class(scores['claims'], ledger_in(second_folder(p)).get('claims', ()))
-    six = headlines(scores['claim-cells'], real_ledger(), at_whole_pool(p))
-    return found | {'tab-classes': Table(counts, ABOUT), 'tab-headline': Table(six, HEAD),
-                    'tab-groups': group_table(p)}
+    return found | {'tab-classes': Table(counts, ABOUT), 'tab-groups': group_table(p)}

@@ -11,7 +11,7 @@ from pathlib import Path
 from modit.repro.datasets.datasets import asks, pages_asked
 from modit.repro.pages.graph import MAIN_VARIANTS, main_stages, page_job, stage_jobs
 from modit.repro.pages.notebooks import experiments, short_name
-from modit.repro.pages.page import of_paper
+from modit.repro.pages.parameters import of_paper
 from modit.repro.pages.redraw import second_jobs
 from modit.settings import load_settings
 

@@ -24,6 +24,7 @@ from papermill.iorw import load_notebook_node, write_ipynb
 from papermill.parameterize import parameterize_notebook
 
 from modit.repro.pages import graph, marks, page
+from modit.repro.pages.parameters import is_ledger, pages_before
 from modit.stages.pipeline import make_stage, stage_path
 from modit.settings import load_settings
 
@@ -78,8 +79,8 @@ def read_code(names, s):
 
 def run_all(names, call, pool):
     "What `call` returns for every page; each begins when those that it reads from, or judges, are done."
-    judged = {name for name in names if not page.is_ledger(name)}
-    before = {x: {*page.pages_before(x)} | (set() if x in judged else judged) for x in names}
+    judged = {name for name in names if not is_ledger(name)}
+    before = {x: {*pages_before(x)} | (set() if x in judged else judged) for x in names}
     left, under_way, found = list(names), {}, {}
     while left or under_way:
         for name in [x for x in left if not before[x] & {*left, *under_way}]:

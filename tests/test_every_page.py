@@ -10,8 +10,8 @@ from conftest import LABELS, MAIN, copied, digest, in_forks, results, said_in_fo
 from modit.repro.report.report import read_cases
 from modit.repro.pages import page
 from modit.repro.pages.notebooks import experiment_path, experiments, page_constant, short_name
-from modit.repro.pages.page import is_ledger, of_paper, open_page, pages_before
-from modit.repro.pages.parameters import slug
+from modit.repro.pages.page import open_page
+from modit.repro.pages.parameters import is_ledger, of_paper, pages_before, slug
 from test_runs import finish, messages, models, papermill
 
 pytestmark = pytest.mark.slow

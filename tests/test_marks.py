@@ -13,8 +13,8 @@ from modit.repro.datasets.datasets import DATASETS, asks, pages_asked
 from modit.repro.pages import marks, page
 from modit.repro.pages.marks import drop_stale, facts_of, has_run, run_marker
 from modit.repro.pages.notebooks import page_constant, short_name
-from modit.repro.pages.page import has_scores, open_page, page_module, pages_before
-from modit.repro.pages.parameters import owner_of, reads_of
+from modit.repro.pages.page import has_scores, open_page, page_module
+from modit.repro.pages.parameters import owner_of, pages_before, reads_of
 from modit.repro.report.ledger import judge, update_claims
 from modit.repro.report.report import (Table, figures_dir, read_cases, read_rows, write_cases,
                                        write_tables)

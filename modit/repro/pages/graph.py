@@ -22,8 +22,7 @@ from ..datasets.datasets import asks
 from ...stages.source import steady_environment
 from .marks import drop_stale, has_run, run_marker
 from .notebooks import executed_path, experiments, page_constant
-from .page import is_ledger, pages_before
-from .parameters import page_settings
+from .parameters import is_ledger, page_settings, pages_before
 from ..report.report import written_table
 from ...stages.stages import stage_path, stages_of
 from ...settings import Settings, load_settings, repo_root, require

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from .notebooks import ROOMS, check_parameters, code_cells, execute, executed_path
 from .notebooks import experiment_path, experiments, page_constant, syntax_tree, what_differs
-from .page import COMMITTED, Page, has_scores, open_page, pages_before
-from .parameters import owner_of, reads_of
+from .page import COMMITTED, Page, has_scores, open_page
+from .parameters import owner_of, pages_before, reads_of
 from ..report.ledger import COUNTS, LEDGER, ledger_in
 from ..report.looks import NOT_RUN
 from ..report.report import GZIP

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SPLITS', 'in_words', 'slug', 'results_folder', 'page_settings', 'check_choice', 'page_values', 'given_in',
-           'page_defaults', 'restricted', 'can_be_cut', 'owner_of', 'reads_of']
+           'page_defaults', 'restricted', 'can_be_cut', 'owner_of', 'reads_of', 'is_ledger', 'of_paper', 'pages_before']
 
 # %% ../../../nbs/repro/pages/237_parameters.ipynb #c002
 import ast
@@ -16,7 +16,8 @@ import pandas as pd
 from ..datasets.datasets import asks
 from ..report.ledger import LEDGER
 from ..report.report import figures_dir
-from .notebooks import experiments, notebook_parameters, page_constant, short_name
+from .notebooks import (experiment_path, experiments, notebook_parameters, page_constant,
+                                         short_name)
 from ...settings import Settings, load_settings, require
 from ...store import fingerprint
 
@@ -162,3 +163,19 @@ def reads_of(
     "The scores that a page reads on a profile: its READS, without those of pages that are not run there."
     read = page_constant(name, 'READS')
     return tuple(x for x in read if x in LEDGER or asks(profile, owner_of(x)))
+
+# %% ../../../nbs/repro/pages/237_parameters.ipynb #c9612dc2
+def is_ledger(name): return bool({*page_constant(name, 'READS')} & {*LEDGER}) # whether it reads the ledger
+
+# Does `make paper` run it: not one with a line APART, which takes an hour alone.
+def of_paper(name): return not page_constant(name, 'APART', False)
+
+def pages_before(
+    name:str, # of an experiment
+    profile='mini', # of the run
+) -> list:    # of experiments
+    "The pages that must run before a page; raises `ValueError` for scores that no page writes."
+    stem = experiment_path(name).stem
+    if is_ledger(name): return [x for x in experiments() if x < stem and of_paper(x)]
+    owners = {experiment_path(owner_of(score)).stem for score in reads_of(name, profile)}
+    return sorted(owners - {stem})

@@ -20,8 +20,8 @@ from ..datasets.datasets import asks
 from .graph import main_stages, page_job, pages_lacking, run_beside, snakemake, stage_jobs
 from .notebooks import experiment_path, experiments, notebook_parameters, short_name
 from .marks import drop_stale, has_run, run_marker
-from .page import Page, has_scores, is_ledger, open_page, page_module
-from .parameters import in_words, results_folder, slug
+from .page import Page, has_scores, open_page, page_module
+from .parameters import in_words, is_ledger, results_folder, slug
 from ..report.ledger import not_run, update_claims
 from ..report.looks import LOOK
 from ..report.report import read_reported, write_tables, written_table

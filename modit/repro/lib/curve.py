@@ -73,7 +73,7 @@ def items_labelled(
 def paper_gain(
     p:Page, # domains, splits
 ) -> pd.DataFrame: # domain, split, a, b, gain; none for a domain that the paper has not
-    "The paper's HPPO minus its SFT, in points of Joint (tab:main)."
+    "The paper's HPPO minus its MO-DiT, in points of Joint (tab:main)."
     cells = pd.DataFrame(product(p.domains, p.splits), columns=['domain', 'split']).assign(a='hppo', b='sft')
     return cells.assign(gain=100*in_paper(cells)).dropna()
 
@@ -95,11 +95,11 @@ def draw_gains(
 
 # %% ../../../nbs/repro/lib/273_curve.ipynb #c273gain
 def gains_picture(
-    rows,   # domain, split, cases, estimate, low, high: gains over SFT
+    rows,   # domain, split, cases, estimate, low, high: gains over MO-DiT
     paper,  # of `paper_gain`
     splits, # a panel each
 ):          # matplotlib Figure
-    "Gain over SFT by labelled cases, beside the paper's."
+    "Gain over MO-DiT by labelled cases, beside the paper's."
     theirs = paper.set_index(['split', 'domain']).gain
     marks = looks_of(rows.domain.unique())
     fig, (axes,) = plt.subplots(1, len(splits), figsize=(7.5, 2.9), sharey=True, squeeze=False)
@@ -154,7 +154,7 @@ def steps_of_part(
 
 # %% ../../../nbs/repro/lib/273_curve.ipynb #9985a3a8
 def prefer_part(
-    sft,         # the SFT model, left as it is
+    sft,         # MO-DiT, left as it is
     corpus,      # Corpus
     s:Settings,  # of the run, with the steps of the whole pool
     pool:Pool,   # all labelled cases

@@ -44,7 +44,7 @@ def scored_draw(
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #db6d9ba5
 def answers_of(p:Page, corpus:Corpus) -> dict: # (method, draw) -> function from Cases to queries (n, d)
-    "The rows of the table of new items: those without training, SFT, HPPO, and all draws of the policy."
+    "The rows of the table of new items: those without training, MO-DiT, HPPO, and all draws of the policy."
     s = p.s
     name = corpus.name
     models = {('sft', 0): (s, 'sft')}
@@ -124,9 +124,9 @@ SHOWN = ('average', 'hppo', 'average_own', 'direct')
 _PAPERS = dict(c='0.5', lw=1)
 
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "Joint minus SFT's, with intervals (ours)."
+    "Joint minus MO-DiT's, with intervals (ours)."
     rows = contrasts(beside(scores), [(method, 'sft') for method in SHOWN], p.s)
-    fig = split_panels(rows, p.domains, p.splits, 'Joint minus SFT\n(points)', {m: look(m) for m in SHOWN})
+    fig = split_panels(rows, p.domains, p.splits, 'Joint minus MO-DiT\n(points)', {m: look(m) for m in SHOWN})
     gains = paper_gain(p)
     for row in gains.itertuples():
         at = list(p.domains).index(row.domain)

@@ -138,7 +138,7 @@ def run(p:Page) -> dict: # labelled_items: labels asked for; the others: per-cas
 _KEYS = ['domain', 'split', 'case', 'pattern', 'method']
 
 def beside(scores) -> pd.DataFrame: # per-case scores of COLUMNS, means over draws
-    "The rounds on parts of the pool, and SFT of the main table, where both are scored."
+    "The rounds on parts of the pool, and MO-DiT of the main table, where both are scored."
     rows = scores['labelled']
     means = rows.groupby(_KEYS, sort=False)[['attr', 'same', 'joint', 'cond', 'auc']].mean().reset_index()
     sft = scores['main'].query('method == "sft"')
@@ -146,7 +146,7 @@ def beside(scores) -> pd.DataFrame: # per-case scores of COLUMNS, means over dra
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #829ae5d7
 def gains(scores, s:Settings) -> pd.DataFrame: # of `contrasts`, with the number of labelled cases
-    "Joint minus SFT's of the rounds on parts of the pool."
+    "Joint minus MO-DiT's of the rounds on parts of the pool."
     labelled = scores['labelled'].groupby('method').cases.first()
     rows = contrasts(beside(scores), [(method, 'sft') for method in COLUMNS if method in labelled], s)
     return rows.assign(cases=rows.a.map(labelled))
@@ -216,7 +216,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
     kept = ['split', 'domain', 'cases', 'estimate', 'low', 'high', 'units', 'verdict']
     ends = ('estimate', 'low', 'high')
     words = 'Joint (percent) by the part of the pool that one round learns from, means over draws.'
-    over = 'Joint minus SFT by labelled cases, in points, with 95% intervals.'
+    over = 'Joint minus MO-DiT by labelled cases, in points, with 95% intervals.'
     both = 'Claims judged on the usual cases and with one round on the whole pool.'
     return {'tab-labelled': Table(by_method(cases, COLUMNS), words, COLUMNS),
             'tab-labelled-gain': Table(gains(scores, p.s)[kept], over, ends),
@@ -225,5 +225,5 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #dea5c9dd
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "Gain over SFT by labelled cases (fig-labelled, ours)."
+    "Gain over MO-DiT by labelled cases (fig-labelled, ours)."
     return {'fig-labelled': gains_picture(gains(scores, p.s), paper_gain(p), p.splits)}

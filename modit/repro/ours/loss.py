@@ -124,8 +124,8 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     for ax, column, words, zero in zip(axes, ('mean', 'same'), ('Joint', 'Same'), start, strict=True):
         ax.axvline(zero, c=LIGHT, zorder=0)
         for y, row in rows.iterrows(): ax.plot(100*row[column], y, **seen_as(row))
-        ax.set(xlabel=f'validation {words} (%); line: SFT')
+        ax.set(xlabel=f'validation {words} (%); line: MO-DiT')
         ax.grid(axis='y', c='0.92')
     axes[0].set(yticks=range(len(rows)), yticklabels=[named(row, own) for _, row in rows.iterrows()],
-                ylim=(len(rows) - .5, -.5), title=f'up to {100*rows.gain.max():+.1f} points over SFT')
+                ylim=(len(rows) - .5, -.5), title=f'up to {100*rows.gain.max():+.1f} points over MO-DiT')
     return {'fig-loss': fig}

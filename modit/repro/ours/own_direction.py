@@ -31,7 +31,7 @@ def offered(p:Page) -> list: # of dicts: share, own, step
 READS = ('main', 'validation', 'baselines')
 SCORES = ('own_direction',)
 LOOKS = {
-    'sft_own': ('Steered SFT', 'blue', 'D'),
+    'sft_own': ('Steered MO-DiT', 'blue', 'D'),
     'hppo_own': ('Steered HPPO', 'black', 'D', False)}
 
 # %% ../../../nbs/repro/ours/462_own_direction.ipynb #3bd13d97

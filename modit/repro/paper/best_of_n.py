@@ -23,9 +23,10 @@ from ..pages.page import Page
 READS = ('validation',)
 SCORES = ('best_of_n',)
 LOOKS = {
-    'sft_single': ('SFT, one query', 'blue', 'o', False),
-    'sft_static_oracle': ('SFT, static oracle', 'blue', 's'),
-    'sft_policy_oracle': ('SFT, policy oracle', 'blue', '^'), 'sft_oracle': ('SFT, oracle', 'blue', '>'),
+    'sft_single': ('MO-DiT, one query', 'blue', 'o', False),
+    'sft_static_oracle': ('MO-DiT, static oracle', 'blue', 's'),
+    'sft_policy_oracle': ('MO-DiT, policy oracle', 'blue', '^'),
+    'sft_oracle': ('MO-DiT, oracle', 'blue', '>'),
     'hppo_single': ('HPPO, one query', 'vermillion', 'o', False),
     'hppo_static_oracle': ('HPPO, static oracle', 'vermillion', 's'),
     'hppo_policy_oracle': ('HPPO, policy oracle', 'vermillion', '^'),
@@ -87,7 +88,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
     cases = scores['best_of_n']
     short, long = scored(SHORT, cases), scored(LONG, cases)
     number = {4: 'four', 8: 'eight'}.get(compared(p), compared(p))
-    caption = (f'Joint (percent): oracle over {number} SFT candidates, the query HPPO serves, '
+    caption = (f'Joint (percent): oracle over {number} MO-DiT candidates, the query HPPO serves, '
                f'oracle over {number} HPPO candidates.')
     longer = 'Joint (percent) of served queries and per-case oracles.'
     return {'tab-bon': Table(by_method(cases, short), caption, short),

@@ -42,7 +42,7 @@ def score_pool(
 
 # %% ../../../nbs/repro/paper/340_candidate_pool.ipynb #c013
 def run(p:Page) -> dict: # candidate_pool: per-case scores; methods sft and the pools
-    "Score SFT and one off-policy run a pool."
+    "Score MO-DiT and one off-policy run a pool."
     rows = []
     for name in p.domains:
         rows.append(p.score(get_corpus(p.s, name), dict(sft=get_model(p.s, 'sft', name))))
@@ -60,7 +60,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 
 # %% ../../../nbs/repro/paper/340_candidate_pool.ipynb #c024
 def draw_exchange(ax, cases, pool:str, s:Settings): # cases: scores of one domain; pool: the method's name
-    "A pool minus SFT in the plane of Same and Joint, with intervals, in each split."
+    "A pool minus MO-DiT in the plane of Same and Joint, with intervals, in each split."
     same, joint = (contrast(cases, pool, 'sft', s, column) for column in ('same', 'joint'))
     for x, y in zip(same.itertuples(), joint.itertuples(), strict=True):
         seen = look(pool)._replace(filled=y.split == 'item')
@@ -70,10 +70,10 @@ def draw_exchange(ax, cases, pool:str, s:Settings): # cases: scores of one domai
 
 # %% ../../../nbs/repro/paper/340_candidate_pool.ipynb #c026
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "What each pool gains in Joint and pays in Same, against SFT (fig-cand, ours)."
+    "What each pool gains in Joint and pays in Same, against MO-DiT (fig-cand, ours)."
     cases = scores['candidate_pool']
-    ylabels = ['Joint, against SFT\n(points)']
-    fig, axes = panels(p.domains, ylabels, 2.7, 'Same, against SFT (points)', sharex=True, sharey=True)
+    ylabels = ['Joint, against MO-DiT\n(points)']
+    fig, axes = panels(p.domains, ylabels, 2.7, 'Same, against MO-DiT (points)', sharex=True, sharey=True)
     for ax, name in zip(axes[0], p.domains, strict=True):
         ax.axhline(0, c='0.6', lw=.8)
         ax.axvline(0, c='0.6', lw=.8)

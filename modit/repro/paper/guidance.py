@@ -63,7 +63,7 @@ def at(policy, scale): return f'{policy} {scale:g}' # the method's name
 
 # %% ../../../nbs/repro/paper/390_guidance.ipynb #c017
 def serve_grid(p:Page, domain:str, variant:str) -> pd.DataFrame: # per-case scores with policy and scale
-    "Serve SFT and HPPO at every scale of the grid."
+    "Serve MO-DiT and HPPO at every scale of the grid."
     corpus = get_corpus(p.s, domain)
     answers = {}
     scale_of = {}
@@ -80,7 +80,7 @@ def serve_chosen(
     domain:str, # domain
     variant:str, # the one that is HPPO there
 ) -> pd.DataFrame: # rows of `evaluate` with scale and valid_joint
-    "Serve SFT and HPPO, each at the scale that is best for it on validation."
+    "Serve MO-DiT and HPPO, each at the scale that is best for it on validation."
     stages = dict(sft='sft', hppo=variant)
     models = {f'{policy} chosen': get_model(p.s, stage, domain) for policy, stage in stages.items()}
     return at_own_scale(p, get_corpus(p.s, domain), models)
@@ -153,7 +153,7 @@ def each_at_its_own(
     scores, # of `run`
     p:Page, # the run
 ) -> pd.DataFrame: # domain, split, hppo_scale, sft_scale, estimate, low, high, verdict
-    "HPPO minus SFT, each at the scale that is best for it on validation."
+    "HPPO minus MO-DiT, each at the scale that is best for it on validation."
     cases = scores['guidance_chosen']
     scales = cases.groupby(['domain', 'split', 'method']).scale.first().unstack('method')
     scales.columns = [method.replace(' chosen', '_scale') for method in scales]
@@ -169,7 +169,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
     served = cells[['joint', 'same']].mean().reset_index()
     by_round = ('Joint and Same of the fan before each Pareto round, by guidance scale; '
                 'the last round number is the policy after the last round.')
-    chosen = 'HPPO minus SFT, Joint, each at the guidance scale that is best for it on validation.'
+    chosen = 'HPPO minus MO-DiT, Joint, each at the guidance scale that is best for it on validation.'
     return {'fig-guidance': Table(scores['guidance_rounds'], by_round),
             'tab-guidance-served': Table(served, 'Served queries at each guidance scale, test cases.'),
             'tab-guidance-chosen': Table(each_at_its_own(scores, p), chosen, ('estimate', 'low', 'high'))}

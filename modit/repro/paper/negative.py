@@ -65,7 +65,7 @@ def _cosines_of(s, domain, stage): # of the model of a stage: domain, model, sam
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c013
 def _collapse(p): # of the run: as `_cosines_of`
-    "The cosines of every domain, for SFT and for Pareto."
+    "The cosines of every domain, for MO-DiT and for Pareto."
     # samples cost little, so D4 is sampled too
     asked = p.domains if 'domains' in p.changed else p.s.domains
     return pd.concat([_cosines_of(p.s, name, stage) for name in asked for stage in ('sft', 'pareto')],
@@ -226,7 +226,7 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c044
 def _collapsed(cosines, s): # scores of `_collapse`; the estimate is the mean cosine at one scale
-    "C26: one scale collapses, the fan does not, in each domain's SFT model."
+    "C26: one scale collapses, the fan does not, in each domain's MO-DiT."
     sft, rows = cosines[cosines.model == 'sft'], []
     fan = sft[sft.samples == 'fan'].groupby('domain').cosine.mean()
     for name, c in sft[sft.samples == 'one scale'].groupby('domain'):

@@ -38,7 +38,7 @@ def steps_of(
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c014
 def score_course(p:Page, domain:str) -> pd.DataFrame: # rows of `evaluate`; step, passes, valid_joint
-    "Score the long run from SFT on through its checkpoints."
+    "Score the long run from MO-DiT on through its checkpoints."
     # passes are over the cases that have a pair
     kept = get_history(p.s, domain, 'off_policy').kept.iloc[0]
     long = override(p.s, off_policy_steps=steps_of(kept, p.s.hppo_batch))
@@ -62,18 +62,18 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
     shown = ['passes', 'attr', 'same', 'joint', 'auc']
     means = scores['pareto'].groupby(['split', 'domain', 'step'])[shown].mean().reset_index()
     caption = 'Joint (percent) of the preference variants, checkpoint chosen on validation.'
-    drift = 'Checkpoints of a long off-policy run; step 0 is SFT.'
+    drift = 'Checkpoints of a long off-policy run; step 0 is MO-DiT.'
     return {'tab-hppo-abl': Table(by_method(scores['main'], methods), caption, methods),
             'fig-drift': Table(means, drift)}
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c033
 def plot_variants(cases, p:Page): # cases: of the main experiment; matplotlib Figure
-    "What each variant gains in Joint and pays in Same, against SFT."
+    "What each variant gains in Joint and pays in Same, against MO-DiT."
     marks = {method: look(method) for method in columns(cases)[1:]}
     pairs = [(method, 'sft') for method in marks]
     metrics = ('joint', 'same')
     rows = pd.concat([contrasts(cases, pairs, p.s, column) for column in metrics])
-    ylabels = [f'{metric.capitalize()}, against SFT\n(points)' for metric in metrics]
+    ylabels = [f'{metric.capitalize()}, against MO-DiT\n(points)' for metric in metrics]
     titles = [f'{split} split' for split in p.splits]
     fig, axes = panels(titles, ylabels, 4.5, sharex=True, sharey='row')
     for (i, metric), (j, split) in product(enumerate(metrics), enumerate(p.splits)):
@@ -89,14 +89,14 @@ def against_start(
     cases, # of `run`
     s:Settings, # resamples, seed
 ) -> pd.DataFrame: # rows of `contrasts` and the step, a row a metric, step and cell
-    "The long run against SFT, its first row, at every step."
+    "The long run against MO-DiT, its first row, at every step."
     pairs = [(f'off_policy_{step}', 'off_policy_0') for step in sorted({*cases.step.unique()} - {0})]
     rows = pd.concat([contrasts(cases, pairs, s, column) for column in COURSE], ignore_index=True)
     return rows.assign(step=rows.a.str.removeprefix('off_policy_').astype(int))
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c036
 def draw_course(ax, rows): # rows: of `against_start`, one cell
-    "Every metric along the long run, against SFT, with the band of its intervals."
+    "Every metric along the long run, against MO-DiT, with the band of its intervals."
     for column, look_of in COURSE.items():
         line = rows[rows.column == column]
         mid, low, high = ([0, *100*line[k]] for k in ('estimate', 'low', 'high'))
@@ -106,9 +106,9 @@ def draw_course(ax, rows): # rows: of `against_start`, one cell
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c038
 def plot_course(cases, p:Page): # matplotlib Figure
-    "Change of Attr, Same and Joint against SFT with the preference steps (fig:drift)."
+    "Change of Attr, Same and Joint against MO-DiT with the preference steps (fig:drift)."
     rows = against_start(cases, p.s)
-    ylabels = [f'{split} split,\nagainst SFT (points)' for split in p.splits]
+    ylabels = [f'{split} split,\nagainst MO-DiT (points)' for split in p.splits]
     height = .6 + 1.8*len(p.splits)
     fig, axes = panels(p.domains, ylabels, height, 'preference steps', sharex='col', sharey='row')
     for line, split in zip(axes, p.splits, strict=True):
@@ -120,12 +120,12 @@ def plot_course(cases, p:Page): # matplotlib Figure
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c039
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "The variants against SFT, and the drift (fig-hppo-abl, ours; fig:drift)."
+    "The variants against MO-DiT, and the drift (fig-hppo-abl, ours; fig:drift)."
     return {'fig-hppo-abl': plot_variants(scores['main'], p), 'fig-drift': plot_course(scores['pareto'], p)}
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c042
 def drift_of(cases, s:Settings) -> list: # cases: of `run`: one domain's items; two tables of a row
-    "To the last checkpoint: from SFT Attr up, Same down (C25a); from validation's peak Joint down (C25b)."
+    "To the last checkpoint: from MO-DiT Attr up, Same down (C25a); from validation's peak Joint down (C25b)."
     said = cases[cases.step > 0].groupby('step').valid_joint.first()
     # validation's peak, for one chosen on test cases would lie higher by luck alone
     last, peak = (f'off_policy_{step}' for step in (said.index[-1], said.idxmax()))

@@ -46,7 +46,7 @@ def policy_of(
 
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #c015
 def score_schedules(p:Page, domain:str) -> pd.DataFrame: # rows of `evaluate`
-    "Score SFT, the policy of every schedule, and the run with new cases."
+    "Score MO-DiT, the policy of every schedule, and the run with new cases."
     models = dict(sft=get_model(p.s, 'sft', domain))
     models |= {name: policy_of(p.s, domain, *of) for name, of in schedules(p.s).items()}
     models['new cases'] = get_model(p.s, 'adaptive', domain)
@@ -109,10 +109,10 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #c022
 def plot_schedules(cases, p:Page): # cases: scores of the schedules; matplotlib Figure
-    "Gain in Joint over SFT by schedule, joined by lines, and of the run with new cases."
+    "Gain in Joint over MO-DiT by schedule, joined by lines, and of the run with new cases."
     methods = columns(p)[1:]
     rows = contrasts(cases, [(method, 'sft') for method in methods], p.s)
-    fig, axes = panels(on_claimed(p), ['Joint, against SFT\n(points)'], 2.6, sharey=True)
+    fig, axes = panels(on_claimed(p), ['Joint, against MO-DiT\n(points)'], 2.6, sharey=True)
     for ax, name in zip(axes[0], on_claimed(p), strict=True):
         of_domain = rows[rows.domain == name]
         for split, line in of_domain[of_domain.a != 'new cases'].groupby('split'):
@@ -141,7 +141,7 @@ def plot_filter(cases, p:Page): # cases: scores of both runs; matplotlib Figure
 
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #c023
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "Gain in Joint over SFT by schedule, and what the filter adds round by round (ours)."
+    "Gain in Joint over MO-DiT by schedule, and what the filter adds round by round (ours)."
     return {'fig-rollout': plot_schedules(scores['rounds'], p),
             'fig-filter': plot_filter(scores['filter'], p)}
 

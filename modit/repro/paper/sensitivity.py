@@ -69,7 +69,7 @@ def score_seed(p:Page, domain:str, method:str) -> pd.DataFrame: # per-case score
     return rows.assign(rounds=(history.step > 0).sum(), kept_round=chosen)
 
 # %% ../../../nbs/repro/paper/400_sensitivity.ipynb #s010
-def run(p:Page) -> dict: # sensitivity: a method a value; seeds: SFT and each run's Pareto policy
+def run(p:Page) -> dict: # sensitivity: a method a value; seeds: MO-DiT and each run's Pareto policy
     "Score the Pareto variant for each value, on the first domain, and for each seed."
     rows = []
     for name in p.domains:
@@ -104,7 +104,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 
 # %% ../../../nbs/repro/paper/400_sensitivity.ipynb #c022
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "Joint by value minus the default's, and of every run minus SFT, with intervals (ours)."
+    "Joint by value minus the default's, and of every run minus MO-DiT, with intervals (ours)."
     moved = [method for method, *_ in settings_tried(p.s)[1:]]
     rows = contrasts(scores['sensitivity'], [(method, 'default') for method in moved], p.s)
     rows = rows.assign(value=rows.a.map(symbol))
@@ -114,7 +114,7 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
                             by='domain')
     gained = contrasts(scores['seeds'], [(seed, 'sft') for seed in SEEDS], p.s)
     marks = {seed: look(seed) for seed in SEEDS}
-    by_seed = split_panels(gained, p.domains, p.splits, 'Joint, a run minus SFT\n(points)', marks)
+    by_seed = split_panels(gained, p.domains, p.splits, 'Joint, a run minus MO-DiT\n(points)', marks)
     return {'fig-hparam': by_value, 'fig-seed': by_seed}
 
 # %% ../../../nbs/repro/paper/400_sensitivity.ipynb #c025

@@ -32,8 +32,8 @@ READS = ()
 SCORES = ('targets', 'targets_again')
 LOOKS = {
     'target_centroid': ('Target centroid', 'black', 's'), 'target_top1': ('Target top-1', 'black', '^'),
-    'target_top5': ('Target top-5', 'black', 'D'), 'sft_top1': ('SFT on top-1', 'sky', '^'),
-    'sft_top5': ('SFT on top-5', 'sky', 's')}
+    'target_top5': ('Target top-5', 'black', 'D'), 'sft_top1': ('MO-DiT on top-1', 'sky', '^'),
+    'sft_top5': ('MO-DiT on top-5', 'sky', 's')}
 SHARPER = ('top1', 'top5') # than the centroid
 AGAIN = ('D1', 'D4') # domains whose oracles are judged by fewer neighbours, too
 ASKED = 80 # held-out items of each
@@ -52,7 +52,7 @@ def target_query(corpus, depth:int, cases) -> np.ndarray: # depth: of the denses
 
 # %% ../../../nbs/repro/paper/420_targets.ipynb #c012
 def answers_of(p:Page, corpus) -> dict: # method -> model, or function from cases to queries
-    "Oracle targets, the pretrained model, and SFT on each target."
+    "Oracle targets, the pretrained model, and MO-DiT on each target."
     depths = target_depths(p.s)
     answers = {f'target_{t}': partial(target_query, corpus, depth) for t, depth in depths.items()}
     answers |= dict(pretrained=get_model(p.s, 'pretrained'), sft=get_model(p.s, 'sft_single', corpus.name))
@@ -107,7 +107,7 @@ def targets_again(p:Page, corpus) -> pd.DataFrame: # domain, split, case, patter
 
 # %% ../../../nbs/repro/paper/420_targets.ipynb #c014
 def run(p:Page) -> dict: # targets: per-case scores under the full protocol; targets_again
-    "Score oracle targets, single-domain stages, and SFT trained on sharper targets."
+    "Score oracle targets, single-domain stages, and MO-DiT trained on sharper targets."
     rows = []
     again = []
     for name in p.domains:

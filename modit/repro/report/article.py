@@ -109,7 +109,7 @@ def _printed_gains(): # of HPPO as printed over MO-DiT on the item split, in fra
     return rows.stricter.str.split().str[0].astype(float)/100
 
 def _lead(split, case): # of MO-DiT over averaging: in how many domains of how many it is significant
-    rows = _rows_of('tab-lead', contrast='SFT − Average', split=split, case=case)
+    rows = _rows_of('tab-lead', contrast='MO-DiT − Average', split=split, case=case)
     low, high = rows[['D1', 'D2', 'D3', 'D4']].iloc[0].str.extract(r'\[(\S+), (\S+)\]').astype(float).values.T
     return f'{(low > 0).sum()} of {len(low)} domains (significantly lower in {(high < 0).sum() or "none"})'
 

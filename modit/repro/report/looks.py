@@ -95,7 +95,7 @@ METHODS = dict(
     pretrained=Look('Pretrained', GREY, 'D'),
     average=Look('Average', DARK, 's'),
     cpt=Look('CPT', SKY, 'v'),
-    sft=Look('SFT', BLUE),
+    sft=Look('MO-DiT', BLUE),
     hppo=Look('HPPO', BLACK, filled=False),
     average_own=Look('Steered average', DARK, 'D'),
     attribute_only=Look('Attribute alone', GREY, '*'),

@@ -95,7 +95,7 @@ def of_rounds(
 
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c030
 def attr_by_scale(served, p:Page) -> str: # served: rows of page guidance
-    "Attr of SFT at the lowest and at the highest scale of the fan, mean over the splits."
+    "Attr of MO-DiT at the lowest and at the highest scale of the fan, mean over the splits."
     low = min(p.s.guidance_scales)
     high = max(p.s.guidance_scales)
     rows = served[(served.policy == 'sft') & served.split.isin(p.splits)]
@@ -163,10 +163,10 @@ explained in [vocabulary](../nbs/000_vocabulary.ipynb), CPT and the other stages
 
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #f1ee0001
 FIVE = """1. **Labelled cases**: {ours} a round in place of {paper}. On the items of {names} one round gains \
-{few} points of Joint over SFT; with {paper} cases it gains {many} \
+{few} points of Joint over MO-DiT; with {paper} cases it gains {many} \
 ([tab-labelled-gain]({figures}/tab-labelled-gain.csv)).
 2. **Strength of the preferences**: temperature, tail weight, rate and velocity of the loss were chosen on \
-validation, where they gain {chosen} points over SFT. The paper's temperature and weight, with its plain \
+validation, where they gain {chosen} points over MO-DiT. The paper's temperature and weight, with its plain \
 velocity, gain {theirs}; its velocity alone gains {plain} ([tab-loss]({figures}/loss.md#tab-loss)). All \
 constants as printed, scored on test cases: [tab-printed]({figures}/printed.md#tab-printed).
 3. **Held-out items in the reward**: without their labels the same round gains {hidden} points on validation \

@@ -53,10 +53,8 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     return {'fig-jacobi': split_panels(rows, p.domains, p.splits, ylabel, marks, by='b')}
 
 # %% ../../../nbs/repro/ours/450_jacobi.ipynb #c018
-def _against_best(cases, p): # B04's weakest contrast in each cell
-    return weakest_in_each_cell(*(contrast(cases, 'endpoint', kind, p.s) for kind in KINDS[1:]))
-
 def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "B04; left out when a reading is missing."
     if not set(KINDS) <= set(p.weights): return []
-    return [judge('B04', _against_best(scores['jacobi'], p))]
+    others = [contrast(scores['jacobi'], 'endpoint', kind, p.s) for kind in KINDS[1:]]
+    return [judge('B04', weakest_in_each_cell(*others))]

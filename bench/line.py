@@ -28,7 +28,7 @@ import pandas as pd  # noqa: E402
 from modit.settings import PER_DOMAIN, load_settings  # noqa: E402
 from modit.stages.stages import stage_path  # noqa: E402
 
-PREFERRED = ('off_policy', 'adaptive', 'direct') # begin at SFT
+PREFERRED = ('off_policy', 'adaptive', 'direct') # begin at MO-DiT
 
 
 def restricted(profile, domains, more):

@@ -16,7 +16,7 @@ SHORT = dict( # the claims that rest on a table or figure, in a few words
     C04='HPPO over MO-DiT', C05a='HPPO raises Attr', C05b='HPPO lowers Same',
     C06a='AUC of averaging just below one half', C06b='AUC rises from averaging to MO-DiT to HPPO',
     C07='every stage raises Joint', C08='the untrained model retrieves nothing',
-    C09='ascending over other orders', C10='SFT over pretrained and over CPT',
+    C09='ascending over other orders', C10='MO-DiT over pretrained and over CPT',
     C11='one round over MO-DiT', C12='several rounds over one', C13='the filter raises Joint',
     C14='the filter keeps Same', C16a='both pools over static', C16b='static over policy alone',
     C17='more rounds at equal steps', C18="HPPO's one query over the best of eight",

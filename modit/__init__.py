@@ -15,15 +15,15 @@ The whole method on a toy domain; nbs/005_method.ipynb explains it line by line:
     run = modit.hppo(sft, corpus, s, pool, modit.VARIANTS['adaptive'])   # rounds of preferences: HPPO
 
     cases = modit.sample_cases(corpus, 'item', s.density_cases, s)       # seeds that were held out
-    queries = dict(
-        average=modit.average_pool(corpus, cases),
-        SFT=modit.serve(sft, corpus, cases, s),
-        HPPO=modit.serve(run.policy, corpus, cases, s))
+    queries = {
+        'average': modit.average_pool(corpus, cases),
+        'MO-DiT': modit.serve(sft, corpus, cases, s),
+        'HPPO': modit.serve(run.policy, corpus, cases, s)}
     for name, query in queries.items():
         print(f'{name:7} {modit.score_cases(query, corpus, cases, s).joint.mean():.2f}')
 
     # average 0.24
-    # SFT     0.37
+    # MO-DiT  0.37
     # HPPO    0.44
 
 The numbers are Joint: of the items that a query retrieves, the share that has the attribute and

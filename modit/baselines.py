@@ -5,8 +5,7 @@
 # %% auto #0
 __all__ = ['PROBE_ETAS', 'BASELINES', 'GRIDS', 'step_along', 'steer', 'probe_candidates', 'attribute_only', 'rocchio',
            'fit_ridge_map', 'ridge_map', 'pattern_direction', 'filtered_neighbours', 'Baseline', 'choose',
-           'interpolated', 'steered_policy', 'check_shares', 'neighbourhood_mean', 'own_direction', 'own_directions',
-           'along_own']
+           'interpolated', 'steered_policy', 'neighbourhood_mean', 'own_direction', 'own_directions', 'along_own']
 
 # %% ../nbs/150_baselines.ipynb #c002
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from .evaluation import average_pool, sample_cases, score_cases, score_queries, 
 from .ordering import centroid, training_cases
 from .patterns import ROLES
 from .retrieval import VectorIndex, search
-from .settings import require, Settings
+from .settings import Settings
 from .sphere import normalize
 
 # %% ../nbs/150_baselines.ipynb #c007
@@ -185,14 +184,6 @@ def steered_policy(
         between = interpolated(last['queries'], average_pool(corpus, cases), share)
         return steer(between, corpus, step)
     return answer
-
-# %% ../nbs/150_baselines.ipynb #s006n
-def check_shares(
-    shares, # shares of the policy's query to try
-):
-    "Refuse an empty list of shares, and a share outside of 0 to 1; raises `ValueError`."
-    fine = len(shares) and all(0 <= a <= 1 for a in shares)
-    require(fine, f'shares: {", ".join(map(str, shares))} is out of range; give numbers from 0 to 1')
 
 # %% ../nbs/150_baselines.ipynb #s008
 def neighbourhood_mean(

@@ -93,7 +93,7 @@ def claims(
     rows = differences(joined(scores), p)
     return [judge('B99', rows.assign(verdict='against'))]
 """
-LINE = 'B99,method,synthetic,twice,ours,HPPO is below SFT.\n'
+LINE = 'B99,method,synthetic,twice,ours,HPPO is below MO-DiT.\n'
 NEW_NAMES = {'380_bootstrap': '385_twice', 'repro.paper.bootstrap': 'repro.paper.twice',
              'fig-sig': 'fig-twice', 'tab-optimism': 'tab-twice'}
 

@@ -98,6 +98,7 @@ def clustered(
 def _patterns(kind, items, vectors): return items.scaffold if kind == 'scaffold' else clustered(vectors)
 
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #f9ddf982
+# `modit public` calls it, by its name in `DATASETS`
 def make_molecules(
     name:str,    # of MOLECULES
     folder:Path, # to be made
@@ -126,6 +127,7 @@ def _rule(file):
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #5d1c0a09
 _UNUSED = {'is_deprecated', 'is_false_positive'}
 
+# by which copies are found: the words in lower case, without marks
 def words_of(text): return ' '.join(re.findall(r'\w+', text.lower()))
 
 @cache
@@ -145,6 +147,7 @@ def read_wordings() -> pd.DataFrame: # id, text, licence, attribute
 LICENCES = {'licences': 'licence', 'licences-clusters': 'cluster'} # name of a domain -> its patterns
 
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #5d1c0a20
+# `modit public` calls it, by its name in `DATASETS`
 def make_licences(
     name:str,      # of LICENCES
     folder:Path,   # to be made

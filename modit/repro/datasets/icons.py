@@ -184,17 +184,15 @@ def distinct_icons(
 _OF = dict(icons=(ALL, 36), phosphor=(SMALL, 8)) # package, fewest filled icons of a word
 ICONS = ('icons', 'icons-plain', 'phosphor', 'phosphor-plain')
 
-def _package_of(name): # of a domain; raises `ValueError` for an unknown one
-    require(name in ICONS, f'no icons {name!r}; there are {", ".join(ICONS)}')
-    return _OF[name.removesuffix('-plain')]
-
 # %% ../../../nbs/repro/datasets/043_icons.ipynb #c036
+# `modit public` calls it, by its name in `DATASETS`
 def make_icons(
     name:str,    # of ICONS
     folder:Path, # to be made
 ):
     "Make the folder of a domain of icons; raises `OSError` if a package cannot be fetched."
-    package, least = _package_of(name)
+    require(name in ICONS, f'no icons {name!r}; there are {", ".join(ICONS)}')
+    package, least = _OF[name.removesuffix('-plain')]
     items = read_icons(package, least)
     vectors = embed(items.svg.tolist(), runs_dir()/'public'/'shards', _Drawn(), package=LITE0)
     keep = distinct_icons(items.stem, vectors[:, _INK].astype(np.float32))

@@ -95,6 +95,7 @@ def _read_public(name):
     return items.assign(attribute=items.verb if name == 'wordnet-verb' else items['count'] >= 5)
 
 # %% ../../../nbs/repro/datasets/039_public.ipynb #c028x
+# `modit public` calls it, by its name in `DATASETS`
 def make_public(
     name:str,      # one of PUBLIC
     folder:Path,   # to be made
@@ -158,6 +159,7 @@ def _items():
     return items.assign(pattern=word + ' ' + pattern)
 
 # %% ../../../nbs/repro/datasets/039_public.ipynb #p015b
+# `modit public` calls it, by its name in `DATASETS`
 def make_tree(
     name:str,    # of the domain, wordnet-tree
     folder:Path, # to be made

@@ -8,16 +8,15 @@ __all__ = ['READS', 'SCORES', 'LOOKS', 'COLUMNS', 'NEW', 'SHOWN', 'scored_draw',
 from dataclasses import replace
 from functools import partial
 
-import matplotlib.pyplot as plt
 import pandas as pd
 
 from ...direct import Looks, climb
 from ...evaluation import average_pool, serve
-from ..lib.curve import paper_gain
+from ..lib.curve import draw_paper_gain
 from ..lib.evidence import new_items, untrained
 from ...ordering import Corpus
 from ..report.ledger import judge, threshold_claim
-from ..report.looks import legend_of, look
+from ..report.looks import look
 from ..report.report import Table, best_variants, by_method, of_kind, read_reported, scored
 from ..report.report import together, with_hppo
 from ..report.verdicts import contrast, contrasts, split_panels
@@ -44,7 +43,7 @@ def scored_draw(
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #db6d9ba5
 def answers_of(p:Page, corpus:Corpus) -> dict: # (method, draw) -> function from Cases to queries (n, d)
-    "The rows of the table of new items: those without training, SFT, HPPO, and all draws of the policy."
+    "The rows of the table of new items: those without training, MO-DiT, HPPO, and all draws of the policy."
     s = p.s
     name = corpus.name
     models = {('sft', 0): (s, 'sft')}
@@ -121,20 +120,12 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #884138e7
 SHOWN = ('average', 'hppo', 'average_own', 'direct')
-_PAPERS = dict(c='0.5', lw=1)
 
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "Joint minus SFT's, with intervals (ours)."
+    "Joint minus MO-DiT's, with intervals (ours)."
     rows = contrasts(beside(scores), [(method, 'sft') for method in SHOWN], p.s)
-    fig = split_panels(rows, p.domains, p.splits, 'Joint minus SFT\n(points)', {m: look(m) for m in SHOWN})
-    gains = paper_gain(p)
-    for row in gains.itertuples():
-        at = list(p.domains).index(row.domain)
-        fig.axes[p.splits.index(row.split)].plot([at - .45, at + .45], [row.gain]*2, **_PAPERS, zorder=0)
-    fig.axes[-1].get_legend().remove()
-    marks = legend_of(*SHOWN)
-    if len(gains): marks = [*marks, plt.Line2D([], [], label="the paper's HPPO", **_PAPERS)]
-    fig.axes[-1].legend(handles=marks, loc='center left', bbox_to_anchor=(1, .5))
+    fig = split_panels(rows, p.domains, p.splits, 'Joint minus MO-DiT\n(points)', {m: look(m) for m in SHOWN})
+    draw_paper_gain(fig, p)
     return {'fig-direct': fig}
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #b8d24a13

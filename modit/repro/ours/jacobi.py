@@ -24,8 +24,8 @@ LOOKS = {
     'reverse': ('Reverse', 'green', 'P'), 'none': ('No weight', 'grey', 'P')}
 KINDS = ('endpoint', 'anisotropic', 'reverse', 'none') # what B04 compares
 
-def run(p:Page) -> dict: # jacobi, jacobi_own: per-case scores of the SFT model of each reading
-    "Score single-domain SFT under every reading; raises `ValueError` for an unknown one."
+def run(p:Page) -> dict: # jacobi, jacobi_own: per-case scores of MO-DiT under each reading
+    "Score single-domain MO-DiT under every reading; raises `ValueError` for an unknown one."
     check_choice(p.name, 'weights', p.weights, CHOICES['jacobi'])
     rows = []
     own = []
@@ -38,7 +38,7 @@ def run(p:Page) -> dict: # jacobi, jacobi_own: per-case scores of the SFT model 
 # %% ../../../nbs/repro/ours/450_jacobi.ipynb #c012
 def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint by reading of the Jacobi weight, at the serving scale and at own guidance scales."
-    caption = 'Joint (percent) of single-domain SFT by reading of the Jacobi weight'
+    caption = 'Joint (percent) of single-domain MO-DiT by reading of the Jacobi weight'
     own = by_method(scores['jacobi_own'], p.weights)
     return {'tab-jacobi': Table(by_method(scores['jacobi'], p.weights), f'{caption}.', p.weights),
             'tab-jacobi-own': Table(own, f'{caption}, each at its own guidance scale.', p.weights)}
@@ -53,10 +53,8 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     return {'fig-jacobi': split_panels(rows, p.domains, p.splits, ylabel, marks, by='b')}
 
 # %% ../../../nbs/repro/ours/450_jacobi.ipynb #c018
-def _against_best(cases, p): # B04's weakest contrast in each cell
-    return weakest_in_each_cell(*(contrast(cases, 'endpoint', kind, p.s) for kind in KINDS[1:]))
-
 def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "B04; left out when a reading is missing."
     if not set(KINDS) <= set(p.weights): return []
-    return [judge('B04', _against_best(scores['jacobi'], p))]
+    others = [contrast(scores['jacobi'], 'endpoint', kind, p.s) for kind in KINDS[1:]]
+    return [judge('B04', weakest_in_each_cell(*others))]

@@ -2,18 +2,17 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'APART', 'LOOKS', 'COLUMNS', 'ONCE', 'ROUNDS', 'JUDGED', 'make_labelled', 'score_round',
-           'score_part', 'score_again', 'score_same', 'score_fresh', 'count_items', 'run', 'beside', 'gains',
-           'at_whole', 'verdicts', 'labels_table', 'table', 'plot']
+           'score_part', 'score_again', 'score_same', 'score_fresh', 'run', 'beside', 'gains', 'at_whole', 'verdicts',
+           'table', 'plot']
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #699cda56
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 
 from ..report.looks import AGAIN, PARTS
 from ..lib.curve import (
-    gains_picture, in_rounds, items_labelled, paper_gain, prefer_part, rows_of_part, whole)
+    gains_picture, in_rounds, paper_gain, prefer_part, whole)
 from ...ordering import Corpus
 from ..report.ledger import in_counts
 from ..report.report import Table, by_method
@@ -27,6 +26,7 @@ def _percent_and_draw(name): # after labelled_, such as 25_1
     percent, _, draw = name.partition('_')
     return int(percent), int(draw or 0)
 
+# the pipeline calls it, by its name in `OWN_STAGES` of page looks
 def make_labelled(
     s:Settings, # of the whole pool
     stage,  # labelled_ with the percent of the pool, and the draw where it is not 0
@@ -42,9 +42,8 @@ def make_labelled(
     save_run(path, prefer_part(sft, get_corpus(s, domain), drawn, pool, percent, draw))
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #74e347b6
-READS = ('main', 'validation', 'left_out', 'pareto', 'filter', 'sensitivity', 'seeds', 'rounds',
-         'direct_draws')
-SCORES = ('labelled', 'labelled_items', 'labelled_again', 'labelled_rounds', 'labelled_fresh')
+READS = ('main', 'validation', 'left_out', 'pareto', 'filter', 'sensitivity', 'seeds', 'rounds')
+SCORES = ('labelled', 'labelled_again', 'labelled_rounds', 'labelled_fresh')
 APART = True # `make labels` runs it
 LOOKS = {
     'labelled_2': ('2% of the pool', 'light', 'v'), 'labelled_8': ('8% of the pool', 'grey', '^'),
@@ -107,28 +106,14 @@ def score_fresh(
     rows = [rounds.score_rounds(there, domain, kind) for kind in rounds.KINDS]
     return pd.concat(rows, ignore_index=True)
 
-# %% ../../../nbs/repro/ours/475_labelled.ipynb #dbb6cf00
-def count_items(
-    p:Page,        # the run
-    corpus:Corpus, # of a domain
-    percents=(2, 8, 25, 100), # parts of the pool, ascending
-) -> pd.DataFrame: # domain, cases, different, lookups
-    "Labels that the parts of the first draw asked for."
-    pool = get_pool(whole(p.s), corpus.name)
-    ends = [rows_of_part(len(pool), x).stop for x in percents]
-    found = items_labelled(corpus, pool, ends, p.s.k)
-    asked = np.multiply(ends, pool.joint.shape[1]*p.s.k)
-    return pd.DataFrame(dict(domain=corpus.name, cases=ends, different=found, lookups=asked))
-
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #d4dbf50c
-def run(p:Page) -> dict: # labelled_items: labels asked for; the others: per-case scores
+def run(p:Page) -> dict: # per-case scores
     "Label the pool, train on its parts and in rounds, and score them."
     found = {name: [] for name in SCORES}
     for name in p.domains:
         corpus = get_corpus(p.s, name)
         found['labelled'] += [score_part(p, corpus, part) for part in PARTS]
         found['labelled_again'].append(score_again(p, corpus))
-        found['labelled_items'].append(count_items(p, corpus))
     for name in page_module('rounds').on_claimed(p):
         found['labelled_rounds'].append(score_same(p, get_corpus(p.s, name)))
         found['labelled_fresh'].append(score_fresh(p, name))
@@ -138,7 +123,7 @@ def run(p:Page) -> dict: # labelled_items: labels asked for; the others: per-cas
 _KEYS = ['domain', 'split', 'case', 'pattern', 'method']
 
 def beside(scores) -> pd.DataFrame: # per-case scores of COLUMNS, means over draws
-    "The rounds on parts of the pool, and SFT of the main table, where both are scored."
+    "The rounds on parts of the pool, and MO-DiT of the main table, where both are scored."
     rows = scores['labelled']
     means = rows.groupby(_KEYS, sort=False)[['attr', 'same', 'joint', 'cond', 'auc']].mean().reset_index()
     sft = scores['main'].query('method == "sft"')
@@ -146,7 +131,7 @@ def beside(scores) -> pd.DataFrame: # per-case scores of COLUMNS, means over dra
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #829ae5d7
 def gains(scores, s:Settings) -> pd.DataFrame: # of `contrasts`, with the number of labelled cases
-    "Joint minus SFT's of the rounds on parts of the pool."
+    "Joint minus MO-DiT's of the rounds on parts of the pool."
     labelled = scores['labelled'].groupby('method').cases.first()
     rows = contrasts(beside(scores), [(method, 'sft') for method in COLUMNS if method in labelled], s)
     return rows.assign(cases=rows.a.map(labelled))
@@ -196,19 +181,6 @@ def verdicts(scores, p:Page) -> pd.DataFrame: # a row a claim and size, usual or
         rows.append(pd.DataFrame(mine, columns=['id', *_COUNTS]).assign(**counts))
     return pd.concat(rows, ignore_index=True)
 
-# %% ../../../nbs/repro/ours/475_labelled.ipynb #a8590105
-def labels_table(scores) -> pd.DataFrame: # method, domain, split, cases, lookups, different, joint
-    "What was labelled, and the Joint that came of it: HPPO's parts and direct rewards."
-    means = beside(scores).groupby(['method', 'domain', 'split']).joint.mean().reset_index()
-    cases = scores['labelled'].groupby(['domain', 'method']).cases.first()
-    mine = means.join(cases, on=['domain', 'method']).merge(scores['labelled_items'], on=['domain', 'cases'])
-    direct = scores['direct_draws'].query('method in ["direct", "direct_first"]')
-    direct = direct[direct.domain.isin(mine.domain)].groupby(['method', 'domain', 'split'])
-    theirs = direct[['lookups', 'different', 'joint']].mean().reset_index()
-    columns = ['method', 'domain', 'split', 'cases', 'lookups', 'different', 'joint']
-    whole_numbers = dict(cases='Int64', lookups='Int64', different='Int64') # direct rewards have no cases
-    return pd.concat([mine, theirs])[columns].round(dict(lookups=0, different=0)).astype(whole_numbers)
-
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #685fb514
 def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint and gains by labelled cases, and claims at both sizes (ours)."
@@ -216,14 +188,13 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
     kept = ['split', 'domain', 'cases', 'estimate', 'low', 'high', 'units', 'verdict']
     ends = ('estimate', 'low', 'high')
     words = 'Joint (percent) by the part of the pool that one round learns from, means over draws.'
-    over = 'Joint minus SFT by labelled cases, in points, with 95% intervals.'
+    over = 'Joint minus MO-DiT by labelled cases, in points, with 95% intervals.'
     both = 'Claims judged on the usual cases and with one round on the whole pool.'
     return {'tab-labelled': Table(by_method(cases, COLUMNS), words, COLUMNS),
             'tab-labelled-gain': Table(gains(scores, p.s)[kept], over, ends),
-            'tab-labelled-claims': Table(verdicts(scores, p), both, ends),
-            'tab-labelled-items': Table(labels_table(scores), 'Labels asked for, different items, Joint.')}
+            'tab-labelled-claims': Table(verdicts(scores, p), both, ends)}
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #dea5c9dd
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "Gain over SFT by labelled cases (fig-labelled, ours)."
+    "Gain over MO-DiT by labelled cases (fig-labelled, ours)."
     return {'fig-labelled': gains_picture(gains(scores, p.s), paper_gain(p), p.splits)}

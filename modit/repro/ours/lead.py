@@ -35,6 +35,7 @@ def redrawn(cases:Cases, corpus:Corpus, s:Settings) -> dict: # cases: of the pro
     return dict(random=replace(cases, sequence=drawn), sorted=replace(cases, sequence=rising))
 
 # %% ../../../nbs/repro/ours/322_lead.ipynb #2aa27786
+# the pipeline calls it, by its name in `OWN_STAGES` of page looks
 def make_apart(
     s:Settings, # of the run
     stage,  # apart

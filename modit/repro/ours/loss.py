@@ -2,13 +2,13 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'KEYS', 'ALONE', 'GRID', 'CALLED', 'IN_WORDS', 'own_values', 'tried', 'validated', 'run', 'ranked',
-           'table', 'named', 'seen_as', 'plot']
+           'table', 'named', 'plot']
 
 # %% ../../../nbs/repro/ours/325_loss.ipynb #l004
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from ..report.looks import BLACK, BLUE, GREY, LIGHT
+from ..report.looks import BLUE, LIGHT
 from ..report.report import Table
 from ...rounds import validate
 from ..pages.page import COMMITTED, Page
@@ -21,28 +21,20 @@ SCORES = ('loss_grid',)
 KEYS = ('score_scale', 'anchor_scale', 'beta', 'tail_weight', 'hppo_lr', 'hppo_warmup', 'reward_items')
 ALONE = (3., 1., 1e-6, 1., 1e-4, 5) # the tail term without preferences; beta has to be above 0
 GRID = (
-    (3., 3., 4., .1, 2e-4, 0),  # both terms guided
-    (1., 1., .05, .1, 4e-5, 5), # the paper's temperature and weight, both terms plain
-    (1., 1., .05, .1, 2e-4, 5),
-    (3., 1., .05, .1, 2e-4, 5),
-    (3., 1., 1., .1, 2e-4, 5),  # weight over temperature from .025 to 2
-    (3., 1., 1., .5, 2e-4, 5),
-    (3., 1., 1., 1., 2e-4, 5),
-    (3., 1., 1., 2., 2e-4, 5),
-    (3., 1., 1., 1., 1e-4, 5),
-    (3., 1., 1., 2., 1e-4, 5),
-    (3., 1., 4., .5, 2e-4, 5),
-    (3., 1., 4., 2., 2e-4, 5),
-    (3., 1., 4., 2., 1e-4, 5),
+    (3., 3., 4., .1, 2e-4, 0),                               # both terms guided
+    *((1., 1., .05, .1, rate, 5) for rate in (4e-5, 2e-4)),  # the paper's temperature and weight, both plain
+    *((3., 1., beta, .1, 2e-4, 5) for beta in (.05, 1.)),
+    # weight over temperature from .025 to 2
+    *((3., 1., 1., weight, 2e-4, 5) for weight in (.5, 1., 2.)),
+    *((3., 1., 1., weight, 1e-4, 5) for weight in (1., 2.)),
+    *((3., 1., 4., weight, rate, 5) for weight, rate in ((.5, 2e-4), (2., 2e-4), (2., 1e-4))),
     ALONE,
-    (1., 1., 1., .5, 2e-4, 5),  # one thing moved
+    (1., 1., 1., .5, 2e-4, 5),                               # one thing moved
     (3., 3., 1., .5, 2e-4, 5),
     (3., 1., 1., .5, 2e-4, 0),
     (3., 1., 1., .5, 2e-4, 5, 'train'),
-    (1., 1., 4., .1, 2e-4, 5),  # plain score, as strong as a guided one
-    (1., 1., 4., .5, 2e-4, 5),
-    (1., 1., 16., .5, 2e-4, 5),
-    (1., 1., 16., 2., 2e-4, 5))
+    # plain score, as strong as a guided one
+    *((1., 1., beta, weight, 2e-4, 5) for beta, weight in ((4., .1), (4., .5), (16., .5), (16., 2.))))
 
 # %% ../../../nbs/repro/ours/325_loss.ipynb #l009
 def own_values(s:Settings) -> dict: return {k: getattr(s, k) for k in KEYS} # those of `settings.ini`
@@ -106,26 +98,15 @@ def named(row, own) -> str: # row: of `ranked`; own: that of `settings.ini`
     moved = [k for k in KEYS if row[k] != own[k]]
     return ', '.join(f'{CALLED[k]} {IN_WORDS.get(k, {}).get(row[k], row[k])}' for k in moved)
 
-# %% ../../../nbs/repro/ours/325_loss.ipynb #l039s
-def seen_as(row) -> dict: # row: of `ranked`; of `plot`
-    "The mark of a setting."
-    colour = BLACK if row.settings else BLUE
-    if float(row.beta) == ALONE[2]: return dict(ls='', marker='X', color=GREY)
-    return dict(ls='', marker='o', color=colour, mfc='white' if row.score_scale == '1' else colour)
-
 # %% ../../../nbs/repro/ours/325_loss.ipynb #l039p
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "Validation Joint and Same of every setting, by name (fig:loss, ours)."
-    grid = scores['loss_grid']
-    rows = ranked(grid, p.s)
+    "Validation Joint of every setting, by name (fig:loss, ours)."
+    rows = ranked(scores['loss_grid'], p.s)
     own = rows[rows.settings == 'yes'].iloc[0]
-    start = 100*grid[grid.step == 0].groupby('domain')[['valid_joint', 'valid_same']].first().mean()
-    fig, axes = plt.subplots(1, 2, figsize=(7.5, .8 + .17*len(rows)), sharey=True)
-    for ax, column, words, zero in zip(axes, ('mean', 'same'), ('Joint', 'Same'), start, strict=True):
-        ax.axvline(zero, c=LIGHT, zorder=0)
-        for y, row in rows.iterrows(): ax.plot(100*row[column], y, **seen_as(row))
-        ax.set(xlabel=f'validation {words} (%); line: SFT')
-        ax.grid(axis='y', c='0.92')
-    axes[0].set(yticks=range(len(rows)), yticklabels=[named(row, own) for _, row in rows.iterrows()],
-                ylim=(len(rows) - .5, -.5), title=f'up to {100*rows.gain.max():+.1f} points over SFT')
+    fig, ax = plt.subplots(figsize=(7.5, .8 + .17*len(rows)))
+    ax.axvline(0, c=LIGHT, zorder=0)
+    ax.plot(100*rows.gain, rows.index, ls='', marker='o', color=BLUE)
+    ax.grid(axis='y', c='0.92')
+    ax.set(yticks=rows.index, yticklabels=[named(row, own) for _, row in rows.iterrows()],
+           ylim=(len(rows) - .5, -.5), xlabel='validation Joint minus MO-DiT (points)')
     return {'fig-loss': fig}

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pandas as pd
 
 from ...ordering import Corpus
-from ..lib.curve import paper_gain, whole
+from ..lib.curve import draw_paper_gain, whole
 from ..pages.page import COMMITTED, Page
 from ..report.looks import look
 from ..report.report import Table, by_method, read_reported, scored, with_hppo
@@ -134,7 +134,5 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     marks = {method: look(method) for method in scored(SHOWN, cases) if method != 'printed_whole'} # of D1
     rows = contrasts(cases, [(method, 'sft') for method in marks], p.s)
     fig = split_panels(rows, p.domains, p.splits, 'Joint minus MO-DiT\n(points)', marks)
-    for row in paper_gain(p).itertuples():
-        at = list(p.domains).index(row.domain)
-        fig.axes[p.splits.index(row.split)].plot([at - .45, at + .45], [row.gain]*2, c='0.5', lw=1, zorder=0)
+    draw_paper_gain(fig, p)
     return {'fig-printed': fig}

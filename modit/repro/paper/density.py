@@ -2,8 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'NEEDS', 'SCORES', 'SPLIT_LOOKS', 'draw_anchors', 'related_patterns', 'predictions', 'run',
-           'scores_of_splits', 'table', 'by_tenths', 'plot', 'share_above', 'auc_interval', 'meets', 'strict_cells',
-           'claims']
+           'scores_of_splits', 'table', 'plot', 'share_above', 'auc_interval', 'meets', 'strict_cells', 'claims']
 
 # %% ../../../nbs/repro/paper/310_density.ipynb #c004
 import matplotlib.pyplot as plt
@@ -79,13 +78,6 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 SPLIT_LOOKS = {'item-hash': Look('item-hash', GREY, 's'), 'pattern-out': Look('pattern-out', SKY, 'o'),
                'super-pattern': Look('super-pattern', BLUE, 'D')}
 
-def by_tenths(
-    cell, # rows of one domain and split
-) -> np.ndarray: # (10,) mean true density, from the lowest predictions to the highest
-    "True density of ten equal parts in the order of the predictions."
-    ordered = cell.density.values[np.argsort(cell.predicted.values, kind='stable')]
-    return np.array([part.mean() for part in np.array_split(ordered, 10)])
-
 # %% ../../../nbs/repro/paper/310_density.ipynb #c021
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "True density by tenth of the prediction (fig-density, ours)."
@@ -94,7 +86,8 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
         cases = scores['density'][scores['density'].domain == name]
         ax.axhline(100*cases.density.mean(), c='0.6', lw=.8, ls='--')
         for i, (split, seen) in enumerate(SPLIT_LOOKS.items()):
-            tenths = 100*by_tenths(cases[cases.split == split])
+            ordered = cases[cases.split == split].sort_values('predicted', kind='stable').density.values
+            tenths = [100*part.mean() for part in np.array_split(ordered, 10)]
             ax.plot(np.arange(1, 11) + .2*i - .2, tenths, **seen.style | dict(ms=3.5), label=seen.label)
         ax.set(title=name, xticks=[1, 5, 10], ylim=(0, None))
         ax.locator_params(axis='y', integer=True)

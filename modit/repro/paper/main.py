@@ -16,7 +16,7 @@ from ..lib.evidence import RANGES
 from ...evaluation import average_pool, left_out_auc, protocol_counts, sample_cases
 from ...preference import variants_of
 from ...stages.pipeline import get_corpus, get_history, get_model
-from ..report.looks import LIGHT, legend_of, look, ring, title_of_splits
+from ..report.looks import LIGHT, legend_of, look
 from ..report.report import Table, against_paper, best_variants, by_method, read_reported, scored
 from ..report.report import with_hppo
 from ...stats import paired_bootstrap
@@ -76,14 +76,6 @@ def cell_means(
     means = cases[cases.method.isin(methods)].groupby(['domain', 'split', 'method'])[METRICS].mean()
     return means.reindex(list(methods), level='method').reset_index()
 
-# %% ../../../nbs/repro/paper/320_main.ipynb #c026
-def _variant_caption(validation): # of `run`
-    "Which variant HPPO is in each domain, for a caption."
-    best = {d: look(v).label for d, v in best_variants(validation).items()}
-    named = sorted(set(best.values()))
-    if len(named) == 1: return f'{named[0]} in every domain'
-    return ', '.join(f'{v} on {d}' for d, v in best.items())
-
 # %% ../../../nbs/repro/paper/320_main.ipynb #c028
 def _marginal(cases, method, s): # per-case scores; domain, split, estimate, low, high, n
     "Mean Joint of one method in every cell, with its interval over cases."
@@ -115,7 +107,7 @@ STAGES = ('base', 'pretrained', 'cpt', 'sft', 'hppo')
 def table(scores:dict, p:Page) -> dict: # label -> Table
     "The main table, progress by stage and the tables of every domain (tab:main, tab:progress, tab:appd*)."
     cases = with_hppo(scores['main'], scores['validation'])
-    named = _variant_caption(scores['validation'])
+    named = ', '.join(f'{look(v).label} on {d}' for d, v in best_variants(scores['validation']).items())
     caption = (f'Main result, profile {p.s.profile}: AUC from 0 to 1, other metrics in percent. '
                f'HPPO is the best of off-policy, adaptive and Pareto on validation: {named}.')
     tables = {'tab-main': Table(cell_means(cases), caption)}
@@ -139,7 +131,7 @@ def _draw_frontier(ax, cases, filled, best): # of one cell, with `hppo`; marks f
     means = 100*cases.groupby('method')[['same', 'joint']].mean()
     for method in sorted(scored(SHOWN, cases), key=lambda x: x == best): # over a variant that equals it
         ax.plot(*means.loc[method], **look(method)._replace(filled=filled).style)
-    ring(ax, *means.loc['hppo'])
+    ax.plot(*means.loc['hppo'], **look('hppo').style | dict(ms=11, markerfacecolor='none')) # around a variant
     ladder = means.loc[[*scored(LADDER, cases)]]
     ax.add_artist(plt.Line2D(ladder.same, ladder.joint, c=LIGHT, lw=.8, marker='', zorder=1))
     return means.loc['pretrained']
@@ -172,10 +164,11 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
         above.set(title=domain)
         below.set(xlabel='Same (%)')
     for ax, whose in zip(axes[:, 0], ('Here', 'Paper'), strict=True): ax.set_ylabel(f'{whose}: Joint (%)')
-    handles = legend_of('pretrained', *scored(SHOWN, cases), 'hppo', ringed=True)
+    handles = legend_of('pretrained', *scored(SHOWN, cases), 'hppo')
     handles.append(plt.Line2D([], [], c=LIGHT, lw=.8, label='Stage to stage'))
     place = dict(loc='center left', bbox_to_anchor=(1, .5))
-    axes[0, -1].legend(handles=handles, title=title_of_splits(p), alignment='left', **place)
+    axes[0, -1].legend(handles=handles, title='Filled: item split\nHollow: pattern split',
+                       alignment='left', **place)
     return {'fig-pareto': fig}
 
 # %% ../../../nbs/repro/paper/320_main.ipynb #c042

@@ -6,7 +6,6 @@ __all__ = ['READS', 'SCORES', 'LOOKS', 'DUPLICATES', 'BANK', 'TOLERANCES', 'COLU
            'plot', 'knob_moves', 'claims']
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c004
-import textwrap
 from dataclasses import replace
 from itertools import pairwise, product
 
@@ -20,13 +19,13 @@ from ...preference import margin_pairs
 from ...patterns import ROLES
 from ...retrieval import VectorIndex, search
 from ...stages.pipeline import get_corpus, get_history, get_model
-from ..report.looks import SPLIT_LOOKS, legend_of, look, panels
+from ..report.looks import look
 from ..report.report import Table, by_method
 from ...settings import Settings, override, require
 from ...stats import holm, paired_bootstrap
 from ...store import stream
 from ..report.ledger import judge, threshold_claim
-from ..report.verdicts import contrast, draw_differences
+from ..report.verdicts import contrast, contrasts, split_panels
 from ..pages.page import Page
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c007
@@ -65,7 +64,7 @@ def _cosines_of(s, domain, stage): # of the model of a stage: domain, model, sam
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c013
 def _collapse(p): # of the run: as `_cosines_of`
-    "The cosines of every domain, for SFT and for Pareto."
+    "The cosines of every domain, for MO-DiT and for Pareto."
     # samples cost little, so D4 is sampled too
     asked = p.domains if 'domains' in p.changed else p.s.domains
     return pd.concat([_cosines_of(p.s, name, stage) for name in asked for stage in ('sft', 'pareto')],
@@ -214,19 +213,14 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c041
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Each departure against its reference, in every cell, with intervals (fig-negative, ours)."
-    titles = [textwrap.fill(look(a).label, 14) + f'\nminus {look(b).label}' for a, b in PAIRS]
-    shown = {split: SPLIT_LOOKS[split] for split in p.splits}
-    fig, axes = panels(titles, ['Joint (points)', 'Same (points)'], 3.6, sharex=True, sharey='row')
-    for line, column in zip(axes, ('joint', 'same'), strict=True):
-        for ax, pair in zip(line, PAIRS, strict=True):
-            rows = contrast(scores['negative'], *pair, p.s, column)
-            draw_differences(ax, rows, p.domains, shown, by='split', markersize=4)
-    fig.legend(handles=legend_of(*shown.values()), loc='outside upper center', ncols=len(shown))
-    return {'fig-negative': fig}
+    marks = {departure: look(departure) for departure, _ in PAIRS}
+    rows = pd.concat([contrasts(scores['negative'], PAIRS, p.s, x) for x in ('joint', 'same')])
+    ylabel = '{}, minus its\nreference (points)'
+    return {'fig-negative': split_panels(rows, p.domains, p.splits, ylabel, marks)}
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c044
 def _collapsed(cosines, s): # scores of `_collapse`; the estimate is the mean cosine at one scale
-    "C26: one scale collapses, the fan does not, in each domain's SFT model."
+    "C26: one scale collapses, the fan does not, in each domain's MO-DiT."
     sft, rows = cosines[cosines.model == 'sft'], []
     fan = sft[sft.samples == 'fan'].groupby('domain').cosine.mean()
     for name, c in sft[sft.samples == 'one scale'].groupby('domain'):

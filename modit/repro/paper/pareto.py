@@ -2,20 +2,18 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'MINE', 'PASSES', 'COURSE', 'columns', 'steps_of', 'score_course', 'run', 'table', 'plot_variants',
-           'against_start', 'draw_course', 'plot_course', 'plot', 'drift_of', 'drift_claims', 'claims']
+           'against_start', 'plot_course', 'plot', 'drift_of', 'drift_claims', 'claims']
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c004
-from itertools import product
-
 import pandas as pd
 
 from ...preference import variants_of
 from ...stages.pipeline import get_corpus, get_history, get_model
-from ..report.looks import BLACK, ORANGE, SKY, Look, legend_beside, look, panels
+from ..report.looks import BLACK, ORANGE, SKY, Look, legend_of, look, panels
 from ..report.report import Table, by_method, scored
 from ...settings import Settings, override
 from ..report.ledger import judge, weakest_in_each_cell
-from ..report.verdicts import contrast, contrasts, draw_differences
+from ..report.verdicts import contrast, contrasts, draw_differences, split_panels
 from ..pages.page import Page
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c007
@@ -38,7 +36,7 @@ def steps_of(
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c014
 def score_course(p:Page, domain:str) -> pd.DataFrame: # rows of `evaluate`; step, passes, valid_joint
-    "Score the long run from SFT on through its checkpoints."
+    "Score the long run from MO-DiT on through its checkpoints."
     # passes are over the cases that have a pair
     kept = get_history(p.s, domain, 'off_policy').kept.iloc[0]
     long = override(p.s, off_policy_steps=steps_of(kept, p.s.hppo_batch))
@@ -62,25 +60,17 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
     shown = ['passes', 'attr', 'same', 'joint', 'auc']
     means = scores['pareto'].groupby(['split', 'domain', 'step'])[shown].mean().reset_index()
     caption = 'Joint (percent) of the preference variants, checkpoint chosen on validation.'
-    drift = 'Checkpoints of a long off-policy run; step 0 is SFT.'
+    drift = 'Checkpoints of a long off-policy run; step 0 is MO-DiT.'
     return {'tab-hppo-abl': Table(by_method(scores['main'], methods), caption, methods),
             'fig-drift': Table(means, drift)}
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c033
 def plot_variants(cases, p:Page): # cases: of the main experiment; matplotlib Figure
-    "What each variant gains in Joint and pays in Same, against SFT."
+    "What each variant gains in Joint and pays in Same, against MO-DiT."
     marks = {method: look(method) for method in columns(cases)[1:]}
     pairs = [(method, 'sft') for method in marks]
-    metrics = ('joint', 'same')
-    rows = pd.concat([contrasts(cases, pairs, p.s, column) for column in metrics])
-    ylabels = [f'{metric.capitalize()}, against SFT\n(points)' for metric in metrics]
-    titles = [f'{split} split' for split in p.splits]
-    fig, axes = panels(titles, ylabels, 4.5, sharex=True, sharey='row')
-    for (i, metric), (j, split) in product(enumerate(metrics), enumerate(p.splits)):
-        panel = rows[(rows.column == metric) & (rows.split == split)]
-        draw_differences(axes[i, j], panel, p.domains, marks)
-    legend_beside(axes, *marks.values())
-    return fig
+    rows = pd.concat([contrasts(cases, pairs, p.s, column) for column in ('joint', 'same')])
+    return split_panels(rows, p.domains, p.splits, '{}, against MO-DiT\n(points)', marks)
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c035
 COURSE = dict(attr=Look('Attr', ORANGE, '^'), same=Look('Same', SKY, 's'), joint=Look('Joint', BLACK, 'o'))
@@ -89,43 +79,33 @@ def against_start(
     cases, # of `run`
     s:Settings, # resamples, seed
 ) -> pd.DataFrame: # rows of `contrasts` and the step, a row a metric, step and cell
-    "The long run against SFT, its first row, at every step."
+    "The long run against MO-DiT, its first row, at every step."
     pairs = [(f'off_policy_{step}', 'off_policy_0') for step in sorted({*cases.step.unique()} - {0})]
     rows = pd.concat([contrasts(cases, pairs, s, column) for column in COURSE], ignore_index=True)
     return rows.assign(step=rows.a.str.removeprefix('off_policy_').astype(int))
 
-# %% ../../../nbs/repro/paper/350_pareto.ipynb #c036
-def draw_course(ax, rows): # rows: of `against_start`, one cell
-    "Every metric along the long run, against SFT, with the band of its intervals."
-    for column, look_of in COURSE.items():
-        line = rows[rows.column == column]
-        mid, low, high = ([0, *100*line[k]] for k in ('estimate', 'low', 'high'))
-        style = look_of.style | dict(ls='-', ms=3)
-        ax.fill_between([0, *line.step], low, high, color=style['color'], alpha=.25, lw=0)
-        ax.plot([0, *line.step], mid, **style)
-
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c038
 def plot_course(cases, p:Page): # matplotlib Figure
-    "Change of Attr, Same and Joint against SFT with the preference steps (fig:drift)."
+    "Change of Attr, Same and Joint against MO-DiT with the preference steps (fig:drift)."
     rows = against_start(cases, p.s)
-    ylabels = [f'{split} split,\nagainst SFT (points)' for split in p.splits]
+    ylabels = [f'{split} split,\nagainst MO-DiT (points)' for split in p.splits]
     height = .6 + 1.8*len(p.splits)
     fig, axes = panels(p.domains, ylabels, height, 'preference steps', sharex='col', sharey='row')
     for line, split in zip(axes, p.splits, strict=True):
         for ax, name in zip(line, p.domains, strict=True):
-            ax.axhline(0, c='0.6', lw=.8)
-            draw_course(ax, rows[(rows.split == split) & (rows.domain == name)])
-    legend_beside(axes, *COURSE.values())
+            panel = rows[(rows.split == split) & (rows.domain == name)]
+            draw_differences(ax, panel, sorted(panel.step.unique()), COURSE, across='step', by='column', ms=3)
+    axes[0, -1].legend(handles=legend_of(*COURSE.values()), loc='center left', bbox_to_anchor=(1, .5))
     return fig
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c039
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "The variants against SFT, and the drift (fig-hppo-abl, ours; fig:drift)."
+    "The variants against MO-DiT, and the drift (fig-hppo-abl, ours; fig:drift)."
     return {'fig-hppo-abl': plot_variants(scores['main'], p), 'fig-drift': plot_course(scores['pareto'], p)}
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c042
 def drift_of(cases, s:Settings) -> list: # cases: of `run`: one domain's items; two tables of a row
-    "To the last checkpoint: from SFT Attr up, Same down (C25a); from validation's peak Joint down (C25b)."
+    "To the last checkpoint: from MO-DiT Attr up, Same down (C25a); from validation's peak Joint down (C25b)."
     said = cases[cases.step > 0].groupby('step').valid_joint.first()
     # validation's peak, for one chosen on test cases would lie higher by luck alone
     last, peak = (f'off_policy_{step}' for step in (said.index[-1], said.idxmax()))

@@ -2,8 +2,8 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'KINDS', 'CLOSE', 'schedules', 'columns', 'policy_of', 'score_schedules', 'on_claimed',
-           'after', 'rounds_of', 'score_rounds', 'run', 'paper_rows', 'filter_table', 'table', 'plot_schedules',
-           'plot_filter', 'plot', 'schedule_claims', 'close_together', 'claims']
+           'after', 'rounds_of', 'score_rounds', 'run', 'paper_rows', 'filter_table', 'table', 'plot',
+           'schedule_claims', 'close_together', 'claims']
 
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #c004
 from itertools import combinations
@@ -12,12 +12,13 @@ import pandas as pd
 
 from ..pages.page import Page
 from ...stages.pipeline import get_corpus, get_history, get_model
-from ..report.looks import SPLIT_LOOKS, legend_of_splits, look, panels
+from ..lib.curve import looks_of
+from ..report.looks import look
 from ..report.report import Table, by_method, read_reported
 from ...settings import Settings, override
 from ...preference import variants_of
 from ..report.ledger import judge, threshold_claim, weakest_in_each_cell
-from ..report.verdicts import aside, contrast, contrasts, draw_differences
+from ..report.verdicts import contrast, contrasts, split_panels
 
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #c007
 READS = ('main',)
@@ -46,13 +47,14 @@ def policy_of(
 
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #c015
 def score_schedules(p:Page, domain:str) -> pd.DataFrame: # rows of `evaluate`
-    "Score SFT, the policy of every schedule, and the run with new cases."
+    "Score MO-DiT, the policy of every schedule, and the run with new cases."
     models = dict(sft=get_model(p.s, 'sft', domain))
     models |= {name: policy_of(p.s, domain, *of) for name, of in schedules(p.s).items()}
     models['new cases'] = get_model(p.s, 'adaptive', domain)
     return p.score(get_corpus(p.s, domain), models)
 
-def on_claimed(p): return [d for d in p.domains if d != 'D4'] or p.domains # as far as they are run
+# the paper's claims about rounds are about D1 to D3; a data set without these has all its domains
+def on_claimed(p): return [d for d in p.domains if d != 'D4'] or p.domains
 
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #f007
 KINDS = dict(adaptive='adaptive_through', pareto='pareto_through')
@@ -61,12 +63,8 @@ def after(kind, number): return f'{look(kind).label} {number}' # the policy afte
 def rounds_of(p): return list(range(1, p.s.hppo_rounds + 1))
 
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #f013
-def score_rounds(
-    p:Page,     # the run
-    domain:str, # domain
-    kind:str,   # of KINDS
-) -> pd.DataFrame: # rows of `evaluate`; round, valid_joint, valid_same, kept
-    "Score a run's policy after each round."
+def score_rounds(p:Page, domain:str, kind:str) -> pd.DataFrame: # rows of `evaluate`; round, validation, kept
+    "Score the policy of a run, of KINDS, after each round; page labelled does it on more cases."
     models = {after(kind, n): get_model(p.s, KINDS[kind], domain, n) for n in rounds_of(p)}
     history = get_history(p.s, domain, KINDS[kind]).set_index('round')
     rows = p.score(get_corpus(p.s, domain), models, most=p.s.density_cases)
@@ -107,43 +105,14 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
     return {'tab-rollout': Table(by_method(scores['rounds'], columns(p)), said, columns(p)),
             'tab-filter': Table(wide, by_round, tuple(wide.columns[3:]))}
 
-# %% ../../../nbs/repro/paper/360_rounds.ipynb #c022
-def plot_schedules(cases, p:Page): # cases: scores of the schedules; matplotlib Figure
-    "Gain in Joint over SFT by schedule, joined by lines, and of the run with new cases."
-    methods = columns(p)[1:]
-    rows = contrasts(cases, [(method, 'sft') for method in methods], p.s)
-    fig, axes = panels(on_claimed(p), ['Joint, against SFT\n(points)'], 2.6, sharey=True)
-    for ax, name in zip(axes[0], on_claimed(p), strict=True):
-        of_domain = rows[rows.domain == name]
-        for split, line in of_domain[of_domain.a != 'new cases'].groupby('split'):
-            places = [methods.index(a) + aside(split, SPLIT_LOOKS) for a in line.a]
-            ax.plot(places, 100*line.estimate, c=SPLIT_LOOKS[split].colour, lw=1)
-        draw_differences(ax, of_domain, methods, SPLIT_LOOKS, across='a', by='split')
-        ax.set(xticklabels=[look(m).label.replace('x', '×').replace(' ', '\n') for m in methods])
-    legend_of_splits(axes, p)
-    return fig
-
-# %% ../../../nbs/repro/paper/360_rounds.ipynb #f019
-def _filter_gain(cases, n, p, **more): # Joint with the filter minus without it, after a round
-    return contrast(cases, after('pareto', n), after('adaptive', n), p.s, **more)
-
-def plot_filter(cases, p:Page): # cases: scores of both runs; matplotlib Figure
-    "What the filter adds after every round, with intervals."
-    ylabels = [f'{column}, filter\nminus none (points)' for column in ('Joint', 'Same')]
-    fig, axes = panels(p.domains, ylabels, 3.8, 'round', sharex=True, sharey='row')
-    for line, column in zip(axes, ('joint', 'same'), strict=True):
-        rows = pd.concat([_filter_gain(cases, n, p, column=column).assign(round=n) for n in rounds_of(p)])
-        for ax, name in zip(line, p.domains, strict=True):
-            here = rows[rows.domain == name]
-            draw_differences(ax, here, rounds_of(p), SPLIT_LOOKS, across='round', by='split', markersize=4)
-    legend_of_splits(axes, p)
-    return fig
-
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #c023
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "Gain in Joint over SFT by schedule, and what the filter adds round by round (ours)."
-    return {'fig-rollout': plot_schedules(scores['rounds'], p),
-            'fig-filter': plot_filter(scores['filter'], p)}
+    "Gain in Joint over MO-DiT by schedule, and of the run with new cases (ours)."
+    methods = columns(p)[1:]
+    rows = contrasts(scores['rounds'], [(method, 'sft') for method in methods], p.s)
+    marks = looks_of(on_claimed(p))
+    ylabel = 'Joint, against MO-DiT\n(points)'
+    return {'fig-rollout': split_panels(rows, methods, p.splits, ylabel, marks, across='a', by='domain')}
 
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #c026
 def schedule_claims(scores, p:Page) -> list: # scores: of `run`, with those of the main experiment
@@ -176,8 +145,9 @@ def close_together(
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #f024c
 def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "C12, C13, C15 and C17; a claim whose domains are not run is left out."
-    judged = schedule_claims(scores, p)
-    gains = pd.concat([_filter_gain(scores['filter'], n, p) for n in sorted({1, p.s.hppo_rounds})])
+    judged, found = schedule_claims(scores, p), scores['filter']
+    gains = pd.concat([contrast(found, after('pareto', n), after('adaptive', n), p.s)
+                       for n in sorted({1, p.s.hppo_rounds})])
     d13, d4 = (gains.query(f'domain {sign} "D4"') for sign in ('!=', '=='))
     # the filter is to gain after one round and after the last: the paper compares it with both
     if len(d13): judged.append(judge('C13', weakest_in_each_cell(d13)))

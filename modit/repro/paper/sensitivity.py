@@ -13,7 +13,7 @@ from scipy.stats import studentized_range
 
 from ..pages.page import Page
 from ...stages.pipeline import get_corpus, get_history, get_model
-from ..report.looks import BLACK, Look, look
+from ..report.looks import BLACK, Look
 from ..report.report import Table, by_method
 from ...settings import Settings, override
 from ..report.ledger import judge, threshold_claim, weakest_in_each_cell
@@ -41,10 +41,7 @@ def symbol(method:str) -> str: # method: of `settings_tried`
     return words.get(method, method.replace('margin', 'δ =').replace('beta', 'β ='))
 
 # %% ../../../nbs/repro/paper/400_sensitivity.ipynb #c012
-def score_settings(
-    p:Page,     # the run
-    domain:str, # domain
-) -> pd.DataFrame: # per-case scores; kept: cases that made pairs in the first round
+def score_settings(p:Page, domain:str) -> pd.DataFrame: # per-case scores; kept: cases with a pair in round 1
     "Score the Pareto variant for each value."
     models = {}
     kept = {}
@@ -69,7 +66,7 @@ def score_seed(p:Page, domain:str, method:str) -> pd.DataFrame: # per-case score
     return rows.assign(rounds=(history.step > 0).sum(), kept_round=chosen)
 
 # %% ../../../nbs/repro/paper/400_sensitivity.ipynb #s010
-def run(p:Page) -> dict: # sensitivity: a method a value; seeds: SFT and each run's Pareto policy
+def run(p:Page) -> dict: # sensitivity: a method a value; seeds: MO-DiT and each run's Pareto policy
     "Score the Pareto variant for each value, on the first domain, and for each seed."
     rows = []
     for name in p.domains:
@@ -104,18 +101,14 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 
 # %% ../../../nbs/repro/paper/400_sensitivity.ipynb #c022
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
-    "Joint by value minus the default's, and of every run minus SFT, with intervals (ours)."
+    "Joint by value minus the default's, with intervals (ours)."
     moved = [method for method, *_ in settings_tried(p.s)[1:]]
     rows = contrasts(scores['sensitivity'], [(method, 'default') for method in moved], p.s)
     rows = rows.assign(value=rows.a.map(symbol))
     of_domain = {name: Look(name, BLACK) for name in rows.domain.unique()}
     words = f'Joint minus the default,\n{", ".join(of_domain)} (points)'
-    by_value = split_panels(rows, [*map(symbol, moved)], p.splits, words, of_domain, across='value',
-                            by='domain')
-    gained = contrasts(scores['seeds'], [(seed, 'sft') for seed in SEEDS], p.s)
-    marks = {seed: look(seed) for seed in SEEDS}
-    by_seed = split_panels(gained, p.domains, p.splits, 'Joint, a run minus SFT\n(points)', marks)
-    return {'fig-hparam': by_value, 'fig-seed': by_seed}
+    places = [*map(symbol, moved)]
+    return {'fig-hparam': split_panels(rows, places, p.splits, words, of_domain, across='value', by='domain')}
 
 # %% ../../../nbs/repro/paper/400_sensitivity.ipynb #c025
 _range_quantile = lru_cache(studentized_range.ppf) # of a studentised range; slow

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['ABLATIONS', 'PARTS', 'AGAIN', 'OWN_STAGES', 'LOOK', 'COLOURS', 'BLUE', 'ORANGE', 'GREEN', 'VERMILLION', 'PURPLE',
            'SKY', 'BLACK', 'LIGHT', 'GREY', 'DARK', 'METHODS', 'VERDICTS', 'CONFIRMED', 'NOT_SEEN', 'OPPOSITE', 'WORDS',
-           'NOT_RUN', 'SPLIT_LOOKS', 'PNG', 'use_look', 'Look', 'add_looks', 'look', 'marked', 'ring', 'whisker',
-           'legend_of', 'panels', 'legend_beside', 'legend_of_splits', 'title_of_splits', 'save_figure']
+           'NOT_RUN', 'PNG', 'use_look', 'Look', 'add_looks', 'look', 'marked', 'whisker', 'legend_of', 'panels',
+           'save_figure']
 
 # %% ../../../nbs/repro/report/195_looks.ipynb #c002
 import io, re
@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import matplotlib.style
-from fastcore.basics import patch
 from matplotlib.lines import Line2D
 
 from ...preference import SINGLE, VARIANTS, Variant
@@ -80,14 +79,11 @@ class Look(NamedTuple):
     marker: str = 'o'   # of matplotlib
     filled: bool = True # False: hollow
 
-# %% ../../../nbs/repro/report/195_looks.ipynb #c012
-@patch(as_prop=True)
-def style(
-    self:Look,
-) -> dict: # for `plot`, without a line
-    "Colour, mark and filling, as matplotlib takes them."
-    face = self.colour if self.filled else 'white'
-    return dict(ls='', color=self.colour, marker=self.marker, markerfacecolor=face)
+    @property
+    def style(self) -> dict: # for `plot`, without a line
+        "Colour, mark and filling, as matplotlib takes them."
+        face = self.colour if self.filled else 'white'
+        return dict(ls='', color=self.colour, marker=self.marker, markerfacecolor=face)
 
 # %% ../../../nbs/repro/report/195_looks.ipynb #c014
 METHODS = dict(
@@ -95,7 +91,7 @@ METHODS = dict(
     pretrained=Look('Pretrained', GREY, 'D'),
     average=Look('Average', DARK, 's'),
     cpt=Look('CPT', SKY, 'v'),
-    sft=Look('SFT', BLUE),
+    sft=Look('MO-DiT', BLUE),
     hppo=Look('HPPO', BLACK, filled=False),
     average_own=Look('Steered average', DARK, 'D'),
     attribute_only=Look('Attribute alone', GREY, '*'),
@@ -149,16 +145,6 @@ def marked(
     marks = dict(zip((*VERDICTS, *WORDS, NOT_RUN.label), '●○✕●○✕–', strict=True))
     return f'{marks[verdict]} {verdict}'
 
-# %% ../../../nbs/repro/report/195_looks.ipynb #c027
-_RING = dict(ls='', marker='o', markerfacecolor='none', markeredgecolor=BLACK, markersize=11)
-
-def ring(
-    ax,     # matplotlib Axes
-    x, y,   # position of the variant, numbers or arrays
-):
-    "Ring the variant that is reported as HPPO."
-    ax.plot(x, y, **_RING)
-
 # %% ../../../nbs/repro/report/195_looks.ipynb #c029
 def whisker(
     ax,        # matplotlib Axes
@@ -176,13 +162,11 @@ def whisker(
 
 # %% ../../../nbs/repro/report/195_looks.ipynb #c030
 def legend_of(
-    *shown,       # methods by name, or `Look`s such as those of VERDICTS
-    ringed=False, # True: HPPO is drawn as a ring around a variant
-) -> list:        # handles for `legend`
+    *shown, # methods by name, or `Look`s such as those of VERDICTS
+) -> list:  # handles for `legend`
     "Legend entries, drawn like the points in the figure."
     seen = [look(m) if isinstance(m, str) else m for m in shown]
-    styles = [_RING if ringed and x is METHODS['hppo'] else x.style for x in seen]
-    return [Line2D([], [], label=x.label, **style) for x, style in zip(seen, styles, strict=True)]
+    return [Line2D([], [], label=x.label, **x.style) for x in seen]
 
 # %% ../../../nbs/repro/report/195_looks.ipynb #p005
 def panels(
@@ -198,30 +182,6 @@ def panels(
     for ax, words in zip(axes[:, 0], ylabels, strict=True): ax.set_ylabel(words)
     for ax in axes[-1]: ax.set_xlabel(xlabel)
     return fig, axes
-
-# %% ../../../nbs/repro/report/195_looks.ipynb #p008
-def legend_beside(
-    axes,       # of `panels`
-    *shown,     # methods by name, or `Look`s
-    title=None, # of the legend
-):
-    "The legend, to the right of the first row."
-    place = dict(loc='center left', bbox_to_anchor=(1, .5))
-    axes[0, -1].legend(handles=legend_of(*shown), title=title, alignment='left', **place)
-
-# %% ../../../nbs/repro/report/195_looks.ipynb #p011
-SPLIT_LOOKS = dict(item=Look('Item split', BLACK), pattern=Look('Pattern split', GREY, 's', False))
-
-def legend_of_splits(axes, p): legend_beside(axes, *(SPLIT_LOOKS[split] for split in p.splits))
-
-# %% ../../../nbs/repro/report/195_looks.ipynb #p012f
-_FILLED = dict(item='Filled: item split', pattern='Hollow: pattern split')
-
-def title_of_splits(
-    page, # Page: splits
-) -> str: # of a legend
-    "Which split filled marks show, and which hollow ones."
-    return '\n'.join(_FILLED[split] for split in page.splits)
 
 # %% ../../../nbs/repro/report/195_looks.ipynb #c033
 def _laid_out_anew(figure):

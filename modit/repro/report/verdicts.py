@@ -173,16 +173,20 @@ def split_panels(
     rows:pd.DataFrame, # of `contrasts`
     places,            # as for `draw_differences`
     splits,            # a panel each
-    ylabel:str,        # label of the vertical axis: which method minus which
+    ylabel:str,        # of the vertical axis: which method minus which, with {} for the metric
     marks:dict,        # as for `draw_differences`
     **columns,         # across and by, as there
 ):                     # matplotlib Figure
-    "Differences with their intervals, one panel per split."
-    fig, axes = plt.subplots(1, len(splits), figsize=(7.5, 2.75), sharey=True, squeeze=False)
-    for ax, split in zip(axes[0], splits, strict=True):
-        draw_differences(ax, rows[rows.split == split], places, marks, **columns)
-        ax.set_title(f'{split} split')
-    axes[0, 0].set_ylabel(ylabel)
+    "Differences with their intervals: a row of panels for each metric, a column for each split."
+    metrics = rows.column.unique()
+    size = dict(figsize=(7.5, 1 + 1.75*len(metrics)), sharex=len(metrics) > 1, sharey='row', squeeze=False)
+    fig, axes = plt.subplots(len(metrics), len(splits), **size)
+    for line, metric in zip(axes, metrics, strict=True):
+        for ax, split in zip(line, splits, strict=True):
+            panel = rows[(rows.split == split) & (rows.column == metric)]
+            draw_differences(ax, panel, places, marks, **columns)
+        line[0].set_ylabel(ylabel.format(metric.capitalize()))
+    for ax, split in zip(axes[0], splits, strict=True): ax.set_title(f'{split} split')
     if len(marks) > 1: # one mark is named by the axis
         axes[0, -1].legend(handles=legend_of(*marks.values()), loc='center left', bbox_to_anchor=(1, .5))
     return fig

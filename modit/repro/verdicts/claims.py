@@ -53,18 +53,18 @@ ORACLE = ('hppo_single', 'sft_oracle'),
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #g014
 GROUPS = ( # name, file of our scores, pairs, metric, and one split or both
-    ('Supervised ladder (pretrained, average, CPT, SFT)', 'main', LADDER, 'joint', SPLITS),
+    ('Supervised ladder (pretrained, average, CPT, MO-DiT)', 'main', LADDER, 'joint', SPLITS),
     ('Ascending order over random, descending, CPT alone', 'order',
      tuple(('ascending', m) for m in ('random', 'descending', 'cpt')), 'joint', SPLITS),
-    ('Preference over SFT, items', 'main', TAUGHT, 'joint', SPLITS[:1]),
-    ('Preference over SFT, new patterns', 'main', TAUGHT, 'joint', SPLITS[1:]),
-    ('Three Pareto runs over SFT, items', 'seeds', RUNS, 'joint', SPLITS[:1]),
-    ('Three Pareto runs over SFT, new patterns', 'seeds', RUNS, 'joint', SPLITS[1:]),
+    ('Preference over MO-DiT, items', 'main', TAUGHT, 'joint', SPLITS[:1]),
+    ('Preference over MO-DiT, new patterns', 'main', TAUGHT, 'joint', SPLITS[1:]),
+    ('Three Pareto runs over MO-DiT, items', 'seeds', RUNS, 'joint', SPLITS[:1]),
+    ('Three Pareto runs over MO-DiT, new patterns', 'seeds', RUNS, 'joint', SPLITS[1:]),
     ('Which preference variant', 'main', BETTER, 'joint', SPLITS),
     ('Which candidate pool (D1)', 'candidate_pool', POOLS, 'joint', SPLITS),
     ('More rounds over fewer (D1)', 'rounds', STEPS, 'joint', SPLITS),
-    ("HPPO's query over SFT's oracle of eight", 'best_of_n', ORACLE, 'joint', SPLITS),
-    *((f'Preference over SFT, {x}', 'main', TAUGHT, x.lower(), SPLITS) for x in ('Attr', 'Same', 'AUC')))
+    ("HPPO's query over MO-DiT's oracle of eight", 'best_of_n', ORACLE, 'joint', SPLITS),
+    *((f'Preference over MO-DiT, {x}', 'main', TAUGHT, x.lower(), SPLITS) for x in ('Attr', 'Same', 'AUC')))
 
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #g017
 def beside_paper(group, folder, p:Page, s:Settings) -> pd.DataFrame: # `contrasts`, with the paper's effect

@@ -27,8 +27,8 @@ from ...store import stream
 # %% ../../../nbs/repro/leaderboard/290_table.ipynb #4b6eccc7
 TABLE_TRACKS = { # of the table: track of scores, kinds
     'no labels': ('no labels', KINDS), "other patterns' labels": ('labels', ('new', 'far')),
-    "this pattern's labels, too": ('labels', ('known',)), 'ten tests, new': ('tests', ('new', 'far')),
-    'ten tests, known': ('tests', ('known',))}
+    "this pattern's labels, too": ('labels', ('known',)), 'ten items checked, new': ('tests', ('new', 'far')),
+    'ten items checked, known': ('tests', ('known',))}
 
 def shares(
     scores,    # of `run`, of one method

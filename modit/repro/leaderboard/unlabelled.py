@@ -64,6 +64,7 @@ def top(
 # %% ../../../nbs/repro/leaderboard/284_unlabelled.ipynb #512edf61
 def row(
     label,  # of the method, in tables
+    starts=(), # constants to climb from, where the grid is too large for all combinations
     **grid, # constant -> values to choose from
 ):          # decorator of a function to scores (n, U)
     "Make a method of scores, and enter it in `ROWS`."
@@ -78,7 +79,7 @@ def row(
             np.put_along_axis(scores, place[seeds], -np.inf, 1)
             return ids[top(scores, k)]
         method.label = label
-        method.grid = grid
+        method.grid, method.starts = grid, starts
         method.together = True
         ROWS[scores_of.__name__.strip('_')] = method # names the committed file of scores, too
         return method

@@ -14,8 +14,8 @@ from sklearn.decomposition import PCA
 
 from .split import density_weights
 from .unlabelled import exemplar, fitted, middle, near, open_items, own
-from .unlabelled import _without_seeds, row, top
-from ...serving.parts import attribute_model, log_odds, one_sum, pattern_model
+from .unlabelled import _without_seeds, row
+from ...serving.parts import attribute_model, log_odds, one_sum, pattern_model, top_columns
 from ...sphere import normalize
 
 # %% ../../../nbs/repro/leaderboard/286_labels.ipynb #ffde59ae
@@ -222,7 +222,7 @@ def _one_list(items, seeds, labels, patterns, **parts): return _sum(items, seeds
 
 # %% ../../../nbs/repro/leaderboard/286_labels.ipynb #8e537a91
 def _tested(scores, items, seeds, labels, ask): # columns of the first ten (n, 10), and whether they are right
-    first = top(_without_seeds(np.array(scores, np.float32), items, seeds, labels), 10)
+    first = top_columns(_without_seeds(np.array(scores, np.float32), items, seeds, labels), 10)
     return first, ask(open_items(items, labels)[0][first])
 
 def _known(scores, first, marks): # scores with what tests have found

@@ -547,8 +547,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                            'modit/repro/leaderboard/scores.py'),
                                                 'modit.repro.leaderboard.scores._blocks': ( 'repro/leaderboard/scores.html#_blocks',
                                                                                             'modit/repro/leaderboard/scores.py'),
-                                                'modit.repro.leaderboard.scores._climbed': ( 'repro/leaderboard/scores.html#_climbed',
-                                                                                             'modit/repro/leaderboard/scores.py'),
                                                 'modit.repro.leaderboard.scores._extra': ( 'repro/leaderboard/scores.html#_extra',
                                                                                            'modit/repro/leaderboard/scores.py'),
                                                 'modit.repro.leaderboard.scores._given': ( 'repro/leaderboard/scores.html#_given',

@@ -9,7 +9,6 @@ __all__ = ['TESTS', 'COLUMNS', 'check_list', 'score', 'choose', 'tracks_of', 'ru
 import inspect
 import json
 import time
-from functools import cache
 from itertools import product
 
 import numpy as np
@@ -109,15 +108,6 @@ def score(
     table = pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=['pattern', 'joint'])
     return table.rename_axis('case').reset_index()
 
-# %% ../../../nbs/repro/leaderboard/288_scores.ipynb #e4bf4ac5
-def _climbed(values, choices, found): # to where no other value of one constant finds more
-    before = None
-    while values != before:
-        before = values
-        for i, choice in enumerate(choices):
-            values = max((values[:i] + (x,) + values[i + 1:] for x in choice), key=found)
-    return values
-
 # %% ../../../nbs/repro/leaderboard/288_scores.ipynb #e4bf4ac6
 def choose(
     method,      # with an attribute grid: constant -> values
@@ -129,17 +119,13 @@ def choose(
 ) -> dict:       # constant -> value
     "The constants that find most on validation requests."
     grid = getattr(method, 'grid', {})
-    offers = [*product(*grid.values())]
-    if len(offers) == 1: return dict(zip(grid, offers[0], strict=True))
+    offers = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    if len(offers) == 1: return offers[0]
     roles = ['valid known', 'valid new']
     if track != 'no labels': roles = roles[:1] if kind == 'known' else roles[1:]
-    @cache
-    def joint(values):
-        given = dict(zip(grid, values, strict=True))
+    def joint(given):
         return sum(score(method, board, track, role, n, order, **given).joint.mean() for role in roles)
-    starts = getattr(method, 'starts', ())
-    ends = [_climbed(start, [*grid.values()], joint) for start in starts] or offers
-    return dict(zip(grid, max(ends, key=joint), strict=True))
+    return max(offers, key=joint)
 
 # %% ../../../nbs/repro/leaderboard/288_scores.ipynb #9180836e
 def tracks_of(

@@ -55,7 +55,6 @@ def open_items(
 # %% ../../../nbs/repro/leaderboard/284_unlabelled.ipynb #512edf61
 def row(
     label,  # of the method, in tables
-    starts=(), # constants to climb from, where the grid is too large for all combinations
     **grid, # constant -> values to choose from
 ):          # decorator of a function to scores (n, U)
     "Make a method of scores, and enter it in `ROWS`."
@@ -70,7 +69,7 @@ def row(
             np.put_along_axis(scores, place[seeds], -np.inf, 1)
             return ids[top_columns(scores, k)]
         method.label = label
-        method.grid, method.starts = grid, starts
+        method.grid = grid
         method.together = True
         ROWS[scores_of.__name__.strip('_')] = method # names the committed file of scores, too
         return method

@@ -138,7 +138,7 @@ def test_a_function_of_five_lines_has_its_row(tmp_path, capsys):
     place = written(tmp_path/'mine.py', GOOD)
     main(['leaderboard', place, '--domains', SMALL])
     said = capsys.readouterr().out
-    assert said.count('+0.0 [+0.0, +0.0]') == 6 and 'ten tests' not in said and 'MB at most' in said
+    assert said.count('+0.0 [+0.0, +0.0]') == 6 and 'ten items checked' not in said and 'MB at most' in said
     assert 'no domain' in refusal(capsys, place, '--domains', 'nosuch')
     (tmp_path/'none.py').write_text('method = 1/0', 'utf-8')
     assert 'ZeroDivisionError' in refusal(capsys, f'{tmp_path}/none.py:method')

@@ -14,8 +14,8 @@ from sklearn.decomposition import PCA
 
 from .split import density_weights
 from .unlabelled import exemplar, fitted, middle, near, open_items, own
-from .unlabelled import _without_seeds, row, top
-from ...serving.parts import attribute_model, log_odds, one_sum, pattern_model
+from .unlabelled import _without_seeds, row
+from ...serving.parts import attribute_model, log_odds, one_sum, pattern_model, top_columns
 from ...sphere import normalize
 
 # %% ../../../nbs/repro/leaderboard/286_labels.ipynb #ffde59ae
@@ -205,6 +205,7 @@ def _sum(items, seeds, labels, patterns, how, weight, fit, kappa, lam, beta): # 
         same=lambda: same(items, seeds, labels, patterns, 'logistic'))
     return one_sum(parts, weight, fit, kappa, lam, beta)
 
+# %% ../../../nbs/repro/leaderboard/286_labels.ipynb #6a9c26a8
 # with 0 validation switches a part off
 PARTS = dict(how=HOWS, weight=(0, 1, 3), fit=(0, .1), kappa=(0, .3, 1), lam=(0, 1, 2), beta=BETAS[:3])
 
@@ -213,7 +214,7 @@ def _one_list(items, seeds, labels, patterns, **parts): return _sum(items, seeds
 
 # %% ../../../nbs/repro/leaderboard/286_labels.ipynb #8e537a91
 def _tested(scores, items, seeds, labels, ask): # columns of the first ten (n, 10), and whether they are right
-    first = top(_without_seeds(np.array(scores, np.float32), items, seeds, labels), 10)
+    first = top_columns(_without_seeds(np.array(scores, np.float32), items, seeds, labels), 10)
     return first, ask(open_items(items, labels)[0][first])
 
 def _known(scores, first, marks): # scores with what tests have found
@@ -223,7 +224,7 @@ def _known(scores, first, marks): # scores with what tests have found
     return scores
 
 # %% ../../../nbs/repro/leaderboard/286_labels.ipynb #5f55f317
-@row('tests down the average')
+@row('average, ten items checked')
 def _tests(items, seeds, labels, patterns, ask):
     close = near(items, seeds, labels)
     return _known(close, *_tested(close, items, seeds, labels, ask))
@@ -257,7 +258,7 @@ def _pulled_logistic(items, seeds, labels, patterns, ask, mu, kappa):
 # %% ../../../nbs/repro/leaderboard/286_labels.ipynb #77aeab49
 FEWER = PARTS | dict(weight=(0., 1.), kappa=(0., 1.), lam=(0., 1.), beta=(10., 30.))
 
-@row('one list, with tests', plus=(0., .5, 1.), minus=(0., .5), **FEWER)
+@row('one list, ten items checked', plus=(0., .5, 1.), minus=(0., .5), **FEWER)
 def _list_tests(items, seeds, labels, patterns, ask, plus, minus, **parts):
     scores = _sum(items, seeds, labels, patterns, **parts)
     first, marks = _tested(scores, items, seeds, labels, ask)

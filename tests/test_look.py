@@ -282,13 +282,13 @@ def test_a_person_finds_items_in_a_browser(served, browser):
     for i in (0, 3): browser.click('.tile .seed', i)
     browser.until("document.querySelectorAll('.modit-look .chip').length == 2")
     browser.click('.more')
-    browser.until("document.querySelector('.modit-look.listing .tile')")
+    browser.until("document.querySelectorAll('.modit-look.listing .tile small span').length == 24")
     first = browser.all('.tile small span')
-    assert len(first) == 24
     browser.click('.tile .wrong', 1)
     browser.until("document.querySelector('.modit-look .is-wrong')")
     browser.click('.more')
-    browser.until("!document.querySelector('.modit-look .is-wrong')")
+    whole = "document.querySelectorAll('.tile small span').length == 24" # tiles come one by one
+    browser.until(f"!document.querySelector('.modit-look .is-wrong') && {whole}")
     assert [x for x in browser.all('.tile small span') if x in first] == [*first[:1], *first[2:]]
     assert 'save marks (1)' in browser.all('.told')[0]
     browser.click('.back')

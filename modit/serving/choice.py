@@ -31,8 +31,7 @@ class Trial:
     seeds: list          # of arrays: columns of the field
     pattern: np.ndarray  # (n,)
     new: np.ndarray      # (n,) bool
-    depth: np.ndarray    # (n,) items of a list that chooses
-    told: np.ndarray     # (n,) of one that is told: as choosy among hidden items as a list among all
+    depth: np.ndarray    # (n,) items of a list
     left: np.ndarray     # (n,) right items that can be found
 
 # %% ../../nbs/serving/254_choice.ipynb #07dd03de
@@ -66,7 +65,6 @@ def make_trial(
     patterns, # (n,) -1: of none
     k:int,    # items of a list
     draw=0,   # another: other hidden items and requests
-    searched=0, # items that lists are for
 ): # Trial, or None where too few patterns have enough right items
     "Hide labels, and learn from the others."
     rng = stream(0, 'trial', draw)
@@ -79,8 +77,7 @@ def make_trial(
     field = learn(pool, np.ones(len(pool), np.float32), np.arange(len(pool)), *left)
     asked = Asked(np.concatenate([pool[s] for s in seeds]), np.array([*map(len, seeds)]))
     findable = np.bincount(truth[truth >= 0])[pattern] - asked.m
-    told = np.minimum(depth, max(1, round(k*len(pool)/max(searched, len(pool)))))
-    return Trial(field, truth, asked, seeds, *map(np.array, (pattern, new, depth)), told, findable)
+    return Trial(field, truth, asked, seeds, *map(np.array, (pattern, new, depth)), findable)
 
 # %% ../../nbs/serving/254_choice.ipynb #c8291255
 def _without(found, taken): # scores without what is not listed
@@ -114,16 +111,18 @@ class Scored:
     rows: dict  # known or new -> requests that count
     parts: dict # near, exemplar, likely; attribute and same with their models -> (n, U) or (U,)
 
-    def first(self, c, rows): # which of the first items are right, in the lists of these requests
+    def total(self, c, rows): # (n, U) scores of all items, in the lists of these requests
         def of(*name):
             found = self.parts[name]
             return lambda: found if found.ndim == 1 else found[rows]
         parts = {x: of(x) for x in ('near', 'exemplar', 'likely') if (x,) in self.parts}
         if c.lam: parts['attribute'] = of('attribute', c.how)
         if c.kappa: parts['same'] = of('same', c.form)
-        return right_first(self.trial, one_sum(SimpleNamespace(**parts), **c.sum), rows)
+        return one_sum(SimpleNamespace(**parts), **c.sum)
 
-    def told(self, c, rows): return right_share(self.first(c, rows), self.trial.told[rows])
+    def first(self, c, rows): return right_first(self.trial, self.total(c, rows), rows)
+
+    def right(self, c, rows): return right_share(self.first(c, rows), self.trial.depth[rows])
 
     def worth(self, c, rows): return worth(self.first(c, rows), self.trial.depth[rows], self.trial.left[rows])
 
@@ -150,7 +149,7 @@ def of_all(
     ss, # Scored, of one trial or more
     c,  # constants
     kind, # known or new
-    measure='told', # or worth
+    measure='right', # or worth
 ) -> np.ndarray: # (n,)
     "A measure of all requests of a kind."
     return np.concatenate([getattr(s, measure)(c, s.rows[kind]) for s in ss if len(s.rows[kind])])
@@ -237,7 +236,7 @@ def trials(
     "Requests whose answers are known."
     x, y, pattern = labelled(own)
     draws = range((1 if len(y) > 12_000 else 2 if len(y) > 6_000 else 3) if (y == 1).any() else 0)
-    made = [make_trial(x, y, pattern, USUAL, draw, int(own.free.sum())) for draw in draws]
+    made = [make_trial(x, y, pattern, USUAL, draw) for draw in draws]
     return [scored(t) for t in made if t]
 
 # %% ../../nbs/serving/254_choice.ipynb #3f9c80af

@@ -26,8 +26,8 @@ from ..store import atomic_write, fingerprint, load_arrays, save_arrays
 
 # %% ../../nbs/serving/257_retriever.ipynb #cd5098cf
 KEPT = 'modit-choice' # folder beside the embeddings
-CODE = ('data.columns', 'data.trouble', 'rows', 'serving.choice', 'serving.field', 'serving.goods',
-        'serving.lists', 'serving.parts', 'serving.retriever') # modules that say what is stored there
+CODE = ('data.columns', 'data.trouble', 'rows', 'serving.choice', 'serving.estimate', 'serving.field',
+        'serving.goods', 'serving.parts', 'serving.retriever') # modules that say what is stored there
 
 def choice_key(
     own:Goods, # the folder with labels

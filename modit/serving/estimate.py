@@ -78,7 +78,7 @@ def hold_back(
     share, shown = (total/len(y), len(free)/total) if len(free) else (1, 1)
     depth = np.maximum(1, shown*np.clip(share*right[pattern]/2, 2, k)) # at most half of what is there to find
     truth = np.concatenate([truth[held], np.full(len(free), -1)])
-    t = Trial(f, truth, asked, seeds, pattern, new, depth, depth)
+    t = Trial(f, truth, truth, asked, seeds, pattern, new, depth, depth)
     weight = np.where(whole, 1., FOLDS)[held]
     weight, none = np.concatenate([weight, np.zeros(len(free))]), np.zeros(n)
     places = np.concatenate([none, np.ones(len(free))]) if len(free) else weight

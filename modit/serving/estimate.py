@@ -79,9 +79,8 @@ def hold_back(
     depth = np.maximum(1, shown*np.clip(share*right[pattern]/2, 2, k)) # at most half of what is there to find
     truth = np.concatenate([truth[held], np.full(len(free), -1)])
     t = Trial(f, truth, truth, asked, seeds, pattern, new, depth, depth)
-    weight = np.where(whole, 1., FOLDS)[held]
-    weight, none = np.concatenate([weight, np.zeros(len(free))]), np.zeros(n)
-    places = np.concatenate([none, np.ones(len(free))]) if len(free) else weight
+    weight = np.concatenate([np.where(whole, 1., FOLDS)[held], np.zeros(len(free))])
+    places = (weight == 0).astype(float) if len(free) else weight
     return Held(scored(t), weight, places, depth, np.where(new, right[pattern]/(right[pattern] - SEEDS), 1))
 
 # %% ../../nbs/serving/261_estimate.ipynb #8e550009

@@ -12,6 +12,7 @@ in ten are of the seeds' category, and trees tell the attribute with an area of 
 """
 from argparse import ArgumentParser
 from itertools import product
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
@@ -22,7 +23,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from modit import Retriever, write_folder
 from modit.repro.leaderboard.split import density_weights
 from modit.rows import unit_rows
-from modit.serving.lists import evaluated
+from modit.serving.estimate import evaluated
 from modit.serving.parts import top_columns
 from modit.settings import clone_root
 from modit.stats import cluster_interval
@@ -116,6 +117,7 @@ def compare(seed, n):
     with TemporaryDirectory() as home:
         pattern = np.where(s.labelled, [f'category {c}' for c in s.category], '')
         write_folder(home, s.x, [f'p{i}' for i in range(n)], s.label, pattern=pattern)
+        (Path(home)/'domain.ini').write_text(f'[domain]\nk = {K}\n', 'utf-8') # for `evaluate`
         shop, told = Retriever.of(home), evaluated(home)[1]
         for kind in ('known', 'new'):
             found, kinds = right_shares(s, shop, seed, kind == 'new')

@@ -22,6 +22,7 @@ from modit.serving import retriever as door
 from modit.serving.choice import KINDS, Constants, choose, make_trial, trials
 from modit.serving.field import learn, list_scores, same, scores, vectors
 from modit.serving.goods import first_of_each, ids_or_vectors, look_at, read_goods, where
+from modit.serving.field import of_one_pattern
 from modit.serving.lists import answers, checked, evaluated, printed, read_marks
 from modit.serving.parts import Asked, one_sum, worth
 from modit.serving.retriever import KEPT, Retriever
@@ -149,6 +150,27 @@ def test_labels_by_lot_gain_nothing(home):
     assert (low <= 0).all() and len(lines) == 2
 
 
+def test_what_evaluate_tells_is_what_lists_of_unlabelled_items_gain(shop, opened, averaging):
+    def right(r, c, seeds):
+        rows = [int(x.removeprefix('shoe-')) for x in r.expand([f'shoe-{i}' for i in seeds], k=10).id]
+        return 100*(M.right[rows] & (M.pattern[rows] == c)).mean()
+    gain = []
+    for c in range(10): # of known patterns
+        mine = FREE[M.right[FREE] & (M.pattern[FREE] == c)]
+        gain += [right(opened, c, mine[i:i + 6]) - right(averaging, c, mine[i:i + 6]) for i in (0, 6)]
+    low, high = evaluated(shop)[1].loc['known', 'this'][['low', 'high']]
+    assert low < np.mean(gain) < high
+
+
+def test_a_condition_that_tells_the_pattern_has_a_sum_of_its_own(home):
+    r = Retriever.of(write(home/'within', M, category=[f'c{c}' for c in M.pattern], serial=range(N)))
+    other = replace(r, ways=r.ways | dict(constants=dict.fromkeys(KINDS, r.ways['constants']['within'])))
+    def listed(r, where): return r.expand(ASKED, where=where).id.tolist()
+    assert listed(r, 'category=c3') == listed(other, ['category!=c2', 'category>c2', 'category<c4'])
+    asked = 'category=c1', 'category=c1|c2', 'category!=c1', 'price=3', 'serial=3', 'x=1', 'price<3'
+    assert [of_one_pattern(r.own, [x]) for x in asked] == [True] + [False]*6
+
+
 @pytest.mark.parametrize('labels', ['none', 'one kind', 'few', 'no patterns'])
 def test_a_folder_that_says_little_is_averaged(home, labels):
     m, name = made(), home/f'little {labels}'.replace(' ', '-')
@@ -162,6 +184,13 @@ def test_a_folder_that_says_little_is_averaged(home, labels):
     if labels in ('none', 'few'):
         assert all(Constants(**c).averages for c in r.ways['constants'].values())
         if labels == 'none': assert np.allclose(found.score, np.sort(close[3:])[::-1][:5], atol=1e-5)
+
+
+def test_semicolons_between_fields_are_told(home):
+    path = write(home/'semicolons', M)
+    table = (path/'items.csv').read_text('utf-8')
+    (path/'items.csv').write_text(table.replace(',', ';'), 'utf-8')
+    assert checked(path)[1] == ['items.csv has semicolons between its fields; write commas']
 
 
 def test_where_all_have_a_label_a_list_says_so(home):

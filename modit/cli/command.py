@@ -147,7 +147,7 @@ def _evaluate(
     "score lists of known and of new patterns, beside averaging"
     lines, table = named('modit.serving.lists:evaluated')(folder)
     print(*lines, sep='\n')
-    if len(table): print(table.to_string())
+    if len(table): print(table.to_string(), 'known ones gain less if many patterns have no label', sep='\n')
 
 # %% ../../nbs/cli/279_command.ipynb #c017
 def _rank(): # of this process among those that are connected; 0 if it works alone, whatever RANK says

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['KINDS', 'USUAL', 'LOOK', 'REQUESTS', 'FEWEST', 'STEPS', 'ROWS', 'STARTS', 'MARKED', 'MARKS', 'Trial', 'make_trial',
-           'right_first', 'Scored', 'scored', 'of_all', 'choose', 'choose_border', 'choose_marks', 'trials', 'best_way']
+           'right_first', 'Scored', 'scored', 'within', 'of_all', 'choose', 'choose_marks', 'trials', 'best_way']
 
 # %% ../../nbs/serving/254_choice.ipynb #d74ad44f
 from dataclasses import dataclass, replace
@@ -15,7 +15,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from .field import HEATS, Field, labelled, learn, list_scores, scores, vectors
-from .parts import Asked, Constants, one_sum, right_share, top_columns, typicality, worth
+from .parts import (Asked, Constants, choose_border, one_sum, right_share, top_columns,
+                                 typicality, worth)
 from ..store import stream
 
 # %% ../../nbs/serving/254_choice.ipynb #2aeca6fe
@@ -26,13 +27,13 @@ REQUESTS, FEWEST = 120, 6 # of a kind, at most; hidden right items of a pattern 
 class Trial:
     "Hidden items, and requests for them."
     field: Field         # of hidden items
-    truth: np.ndarray    # (U,) their patterns, -1 where an item is not right
+    kinds: np.ndarray    # (U,) their patterns
+    truth: np.ndarray    # (U,) the same, -1 where an item is not right
     asked: Asked         # requests, those of known patterns first
     seeds: list          # of arrays: columns of the field
     pattern: np.ndarray  # (n,)
     new: np.ndarray      # (n,) bool
-    depth: np.ndarray    # (n,) items of a list that chooses
-    told: np.ndarray     # (n,) of one that is told: as choosy among hidden items as a list among all
+    depth: np.ndarray    # (n,) items of a list
     left: np.ndarray     # (n,) right items that can be found
 
 # %% ../../nbs/serving/254_choice.ipynb #07dd03de
@@ -66,7 +67,6 @@ def make_trial(
     patterns, # (n,) -1: of none
     k:int,    # items of a list
     draw=0,   # another: other hidden items and requests
-    searched=0, # items that lists are for
 ): # Trial, or None where too few patterns have enough right items
     "Hide labels, and learn from the others."
     rng = stream(0, 'trial', draw)
@@ -79,8 +79,8 @@ def make_trial(
     field = learn(pool, np.ones(len(pool), np.float32), np.arange(len(pool)), *left)
     asked = Asked(np.concatenate([pool[s] for s in seeds]), np.array([*map(len, seeds)]))
     findable = np.bincount(truth[truth >= 0])[pattern] - asked.m
-    told = np.minimum(depth, max(1, round(k*len(pool)/max(searched, len(pool)))))
-    return Trial(field, truth, asked, seeds, *map(np.array, (pattern, new, depth)), told, findable)
+    rest = map(np.array, (pattern, new, depth))
+    return Trial(field, patterns[hidden], truth, asked, seeds, *rest, findable)
 
 # %% ../../nbs/serving/254_choice.ipynb #c8291255
 def _without(found, taken): # scores without what is not listed
@@ -114,16 +114,18 @@ class Scored:
     rows: dict  # known or new -> requests that count
     parts: dict # near, exemplar, likely; attribute and same with their models -> (n, U) or (U,)
 
-    def first(self, c, rows): # which of the first items are right, in the lists of these requests
+    def total(self, c, rows): # (n, U) scores of all items, in the lists of these requests
         def of(*name):
             found = self.parts[name]
             return lambda: found if found.ndim == 1 else found[rows]
         parts = {x: of(x) for x in ('near', 'exemplar', 'likely') if (x,) in self.parts}
         if c.lam: parts['attribute'] = of('attribute', c.how)
         if c.kappa: parts['same'] = of('same', c.form)
-        return right_first(self.trial, one_sum(SimpleNamespace(**parts), **c.sum), rows)
+        return one_sum(SimpleNamespace(**parts), **c.sum)
 
-    def told(self, c, rows): return right_share(self.first(c, rows), self.trial.told[rows])
+    def first(self, c, rows): return right_first(self.trial, self.total(c, rows), rows)
+
+    def right(self, c, rows): return right_share(self.first(c, rows), self.trial.depth[rows])
 
     def worth(self, c, rows): return worth(self.first(c, rows), self.trial.depth[rows], self.trial.left[rows])
 
@@ -145,12 +147,21 @@ def scored(
     rows = {kind: np.flatnonzero(t.new == (kind == 'new')) for kind in KINDS}
     return Scored(t, rows, parts | {('same', x): scores(f, t.asked, '', x).same() for x in f.models})
 
+# %% ../../nbs/serving/254_choice.ipynb #7a10c00b
+def within(
+    s:Scored, # requests
+) -> Scored: # of the kind within
+    "The same requests, whose lists have items of their own pattern only."
+    t = s.trial
+    near = np.where(t.kinds == t.pattern[:, None], s.parts['near',], -1e9)
+    return replace(s, rows=dict(within=np.arange(len(near))), parts=s.parts | {('near',): near})
+
 # %% ../../nbs/serving/254_choice.ipynb #951ce878
 def of_all(
     ss, # Scored, of one trial or more
     c,  # constants
     kind, # known or new
-    measure='told', # or worth
+    measure='right', # or worth
 ) -> np.ndarray: # (n,)
     "A measure of all requests of a kind."
     return np.concatenate([getattr(s, measure)(c, s.rows[kind]) for s in ss if len(s.rows[kind])])
@@ -185,22 +196,6 @@ def choose(
         if allowed(c): ends.append(_climbed(c, found, groups, allowed))
     best, c = max(ends, key=lambda end: end[0])
     return c if best > found(plain) else plain
-
-# %% ../../nbs/serving/254_choice.ipynb #44f567f4
-def choose_border(
-    typical, # (n,) typicality of the requests
-    new,     # (n,) bool
-    known_right, new_right, # (n,) what the constants of known and of new patterns find
-) -> float:
-    "The typicality from which on seeds are of a known pattern."
-    if new.all() or not new.any(): return -np.inf if not new.any() else np.inf
-    ends = np.unique(typical)
-    cuts = [-np.inf, *((ends[1:] + ends[:-1])/2), np.inf]
-    share = np.where(new, 1/new.sum(), 1/(~new).sum()) # both kinds count alike
-    def found(cut):
-        told = typical >= cut
-        return (share*(np.where(told, known_right, new_right) + 1e-3*(told != new))).sum()
-    return float(max(cuts, key=found))
 
 # %% ../../nbs/serving/254_choice.ipynb #3fc6cc53
 MARKED, MARKS = 5, [dict(seeds=s, minus=m) for s, m in product((False, True), (0., .3, .6))]
@@ -237,7 +232,7 @@ def trials(
     "Requests whose answers are known."
     x, y, pattern = labelled(own)
     draws = range((1 if len(y) > 12_000 else 2 if len(y) > 6_000 else 3) if (y == 1).any() else 0)
-    made = [make_trial(x, y, pattern, USUAL, draw, int(own.free.sum())) for draw in draws]
+    made = [make_trial(x, y, pattern, USUAL, draw) for draw in draws]
     return [scored(t) for t in made if t]
 
 # %% ../../nbs/serving/254_choice.ipynb #3f9c80af
@@ -256,11 +251,13 @@ def _found(ss, c, kind): # by averaging, by the list, and by the part of it that
 # %% ../../nbs/serving/254_choice.ipynb #d9ed3645
 def best_way(
     ss, # Scored, of one trial or more; none: nothing can be chosen
-) -> dict: # constants, marks and found of known and of new patterns; border
+) -> dict: # constants of known and new patterns and within one, marks, found; border
     "All that a list needs to know of validation."
     def is_there(kind): return any(len(s.rows[kind]) for s in ss)
     there = [*filter(is_there, KINDS)]
     best = {kind: choose(ss, kind) if kind in there else Constants() for kind in KINDS}
-    return dict(constants={kind: vars(c) for kind, c in best.items()},
+    groups = [x for x in STEPS if x != 'patterns'] # all items have the one
+    inside = choose([*map(within, ss)], 'within', groups) if ss else Constants()
+    return dict(constants={kind: vars(c) for kind, c in (best | dict(within=inside)).items()},
                 marks={kind: choose_marks(ss, c, kind) for kind, c in best.items()},
                 found={kind: _found(ss, best[kind], kind) for kind in there}, border=_border(ss, best))

@@ -4,14 +4,17 @@
 
 # %% auto #0
 __all__ = ['HEATS', 'OWN_HEAT', 'MOST', 'SHORT', 'Field', 'same', 'around', 'vectors', 'scores', 'learn', 'list_scores',
-           'labelled', 'learn_chosen', 'to_arrays', 'to_field']
+           'labelled', 'of_one_pattern', 'learn_chosen', 'to_arrays', 'to_field']
 
 # %% ../../nbs/serving/251_field.ipynb #4ef58066
+import re
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 
+from ..data.columns import one_form, words_of
 from .parts import (NEAREST, Asked, Plda, attribute_model, border, border_matrix, fit_plda,
                                  likely, log_odds, one_sum, pattern_model, top_columns)
 
@@ -192,6 +195,22 @@ def labelled(
     from sklearn.cluster import KMeans # a list from a stored choice does without it
     means = KMeans(min(64, len(right)//15), n_init=1, max_iter=30, random_state=0).fit(x[right])
     return x, y, means.predict(x)
+
+# %% ../../nbs/serving/251_field.ipynb #7a10f00b
+def of_one_pattern(
+    own, # Goods with labels
+    conditions, # of a list
+) -> bool:
+    "Is one of them a single value of a column that tells the pattern?"
+    rows, names = np.flatnonzero(own.pattern >= 0), {one_form(str(x)): x for x in own.columns}
+    for text in conditions:
+        found = re.fullmatch('([^<>=!]+)==?[^<>=|]+', str(text))
+        if not found or one_form(found[1]) not in names or not len(rows): continue
+        values = pd.factorize(words_of(own.columns[names[one_form(found[1])]].iloc[rows]))[0]
+        pairs, counts = np.unique([values, own.pattern[rows]], axis=1, return_counts=True)
+        most = pd.Series(counts).groupby(pairs[0]).max()
+        if 2*len(most) < len(rows) and most.sum() > .9*len(rows): return True
+    return False
 
 # %% ../../nbs/serving/251_field.ipynb #aaddb1fc
 def learn_chosen(

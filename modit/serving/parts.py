@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['RIDGE', 'AROUND', 'NEAREST', 'one_sum', 'Constants', 'attribute_model', 'log_odds', 'pattern_model', 'Plda',
-           'fit_plda', 'likely', 'typicality', 'border_matrix', 'border', 'Asked', 'top_columns', 'right_share',
-           'worth']
+           'fit_plda', 'likely', 'typicality', 'choose_border', 'border_matrix', 'border', 'Asked', 'top_columns',
+           'right_share', 'worth']
 
 # %% ../../nbs/serving/247_parts.ipynb #eeb59844
 from dataclasses import dataclass
@@ -137,6 +137,22 @@ def typicality(
         spread = p.b*(1 - k[c]) + noise
         return ((z - k[c]*p.centres[c])**2/spread + np.log(spread)).sum(1)
     return .5*(alone - np.min([beside(c) for c in range(len(k))], axis=0))
+
+# %% ../../nbs/serving/247_parts.ipynb #44f567f4
+def choose_border(
+    typical, # (n,) typicality of the requests
+    new,     # (n,) bool
+    known_right, new_right, # (n,) what the constants of known and of new patterns find
+) -> float:
+    "The typicality from which on seeds are of a known pattern."
+    if new.all() or not new.any(): return -np.inf if not new.any() else np.inf
+    ends = np.unique(typical)
+    cuts = [-np.inf, *((ends[1:] + ends[:-1])/2), np.inf]
+    share = np.where(new, 1/new.sum(), 1/(~new).sum()) # both kinds count alike
+    def found(cut):
+        told = typical >= cut
+        return (share*(np.where(told, known_right, new_right) + 1e-3*(told != new))).sum()
+    return float(max(cuts, key=found))
 
 # %% ../../nbs/serving/247_parts.ipynb #de7007a2
 RIDGE, AROUND, NEAREST = .3, .25, 100 # of the covariance; share of the nearest; how many these are

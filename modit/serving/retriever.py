@@ -15,8 +15,8 @@ import pandas as pd
 from fastcore.basics import patch
 
 from ..data.folder import find_folder, read_facts
-from .choice import USUAL, best_way, trials
-from .field import Field, learn_chosen, list_scores, to_arrays, to_field, vectors
+from .choice import KINDS, USUAL, best_way, trials
+from .field import Field, learn_chosen, list_scores, of_one_pattern, to_arrays, to_field, vectors
 from .goods import Goods, column_called, first_of_each, ids_or_vectors
 from .goods import read_goods, row_called, rows_called, where
 from .parts import Asked, Constants, one_sum, top_columns, typicality
@@ -26,8 +26,8 @@ from ..store import atomic_write, fingerprint, load_arrays, save_arrays
 
 # %% ../../nbs/serving/257_retriever.ipynb #cd5098cf
 KEPT = 'modit-choice' # folder beside the embeddings
-CODE = ('data.columns', 'data.trouble', 'rows', 'serving.choice', 'serving.field', 'serving.goods',
-        'serving.lists', 'serving.parts', 'serving.retriever') # modules that say what is stored there
+CODE = ('data.columns', 'data.trouble', 'rows', 'serving.choice', 'serving.estimate', 'serving.field',
+        'serving.goods', 'serving.parts', 'serving.retriever') # modules that say what is stored there
 
 def choice_key(
     own:Goods, # the folder with labels
@@ -173,33 +173,30 @@ def question(
     return Question(x, rows, k, *marks, out, _several(where), _most(distinct), bool(labelled))
 
 # %% ../../nbs/serving/257_retriever.ipynb #d9b7899f
-@patch
-def _kinds(self:Retriever, asked): # (n,) known or new
-    if self.field.kinds is None: return np.full(len(asked.m), 'new')
-    known = typicality(self.field.kinds, asked.mean, asked.m) >= self.ways['border']
-    return np.where(known, 'known', 'new')
-
 def _together(parts): return Asked(np.concatenate(parts), np.array([*map(len, parts)]))
 
 @patch
 def _asked(self:Retriever, questions): # seeds with marks, what lists move away from, kinds, taken rows
-    kinds, seeds, away = self._kinds(_together([q.x for q in questions])), [], []
+    first, f, seeds, away = _together([q.x for q in questions]), self.field, [], []
+    if f.kinds is None: kinds = ['new']*len(questions)
+    else: kinds = np.where(typicality(f.kinds, first.mean, first.m) >= self.ways['border'], *KINDS)
     for q, kind in zip(questions, kinds, strict=True):
         way, wrong = self.ways['marks'][kind], self.goods.rows(q.wrong)
         seeds.append(np.concatenate([q.x, self.goods.rows(q.right)]) if way['seeds'] else q.x)
         away.append(way['minus']*wrong.sum(0)/max(1, len(wrong)))
     taken = [np.concatenate([q.rows, q.right, q.wrong]) for q in questions]
-    return _together(seeds), np.stack(away), kinds, taken
+    return _together(seeds), np.stack(away), np.array(kinds), taken
 
 # %% ../../nbs/serving/257_retriever.ipynb #0ea07742
 @patch
 def _scores(self:Retriever, questions): # (n, N), kinds
     asked, away, kinds, taken = self._asked(questions)
     found = np.empty((len(questions), len(self.goods.ids)), np.float32)
-    for kind in np.unique(kinds):
-        some, c = np.flatnonzero(kinds == kind), Constants(**self.ways['constants'][kind])
-        part = list_scores(self.field, asked[some], [taken[i] for i in some], c, away[some])
-        found[some] = part/(c.beta + 1e-3) if c.averages else part # of averaging the cosine
+    ways = np.where([of_one_pattern(self.own, q.where) for q in questions], 'within', kinds)
+    for way in np.unique(ways):
+        some, c = np.flatnonzero(ways == way), Constants(**self.ways['constants'][way])
+        found[some] = list_scores(self.field, asked[some], [taken[i] for i in some], c, away[some])
+        if c.averages: found[some] /= c.beta + 1e-3 # of averaging the cosine
     return found, kinds
 
 # %% ../../nbs/serving/257_retriever.ipynb #88737e35

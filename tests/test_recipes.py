@@ -16,10 +16,12 @@ KEYS = """
 import json
 from modit.repro.report.looks import STAGES
 from modit.stages.stages import stage_key
-from modit.settings import load_settings
-from modit.repro.report.ledger import real_ledger
+from modit.settings import load_settings, repo_root
+from modit.repro.datasets.datasets import CLAIMED
+from modit.repro.report.ledger import ledger_in
 keys = {x: stage_key(load_settings('mini'), x, 'D1') for x in STAGES}
-print('found', json.dumps([keys, len(real_ledger()['claims'])]))"""
+real = [ledger_in(repo_root()/'figures'/x).get('claims', ()) for x in CLAIMED]
+print('found', json.dumps([keys, sum(map(len, real))]))"""
 TOYS = """
 from modit.repro.pages.page import COMMITTED
 from modit.repro.verdicts.claims import HEAD

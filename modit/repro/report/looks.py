@@ -220,7 +220,7 @@ def save_figure(
     figure,      # matplotlib Figure
 ):
     "Write a figure as svg, one of PNG as png too, byte for byte the same for the same scores."
-    # called by `Page.publish`, and by page bench for its races
+    # called by `Page.publish`, and by bench/race.py
     # no time and no version in a file
     kinds = {'svg': {'Date': None}} | ({'png': {'Software': None}} if label in PNG else {})
     for kind, metadata in kinds.items():

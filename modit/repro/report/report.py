@@ -272,7 +272,7 @@ def locked(): return lock_file(runs_dir()/'.report.lock') # a lock for files tha
 # %% ../../../nbs/repro/report/200_report.ipynb #c057b
 def kernels() -> dict: # processor, torch, blas
     "The processor, and the instruction sets that torch and each product library chose on it."
-    # in the manifest and in measured times (page bench): other kernels round otherwise
+    # in the manifest and beside measured times (bench/): other kernels round otherwise
     info = Path('/proc/cpuinfo')
     lines = info.read_text('utf-8').splitlines() if info.exists() else []
     said = [x.partition(': ')[2] for x in lines if x.split('\t')[0] in ('model name', 'cpu family', 'model')]

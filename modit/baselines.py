@@ -32,6 +32,7 @@ def steer(
     eta,     # length of the move
 ) -> np.ndarray: # (n, d) unit float32
     "Queries moved along the density predictor's direction."
+    # for the probe here, for page own_direction and for candidates of the ablation `hybrid_probe`
     return step_along(queries, normalize(corpus.probe), eta)
 
 # %% ../nbs/150_baselines.ipynb #c009b
@@ -44,6 +45,7 @@ def probe_candidates(
     etas=PROBE_ETAS, # lengths of the moves along the predictor's direction
 ) -> np.ndarray: # (n, |etas|, d)
     "The seeds' average moved along the density predictor's direction (ours)."
+    # named by the ablation `hybrid_probe` (page looks), whose pool has it as a third family
     mean = average_pool(corpus, cases)
     return np.stack([steer(mean, corpus, eta) for eta in etas], 1)
 
@@ -53,6 +55,7 @@ def attribute_only(
     cases,  # Cases
 ) -> np.ndarray: # (n, d) unit float32
     "The predictor's direction alone, the same query for every case."
+    # for page baselines: the direction without any seed
     direction = normalize(corpus.probe)
     return np.repeat(direction[None], len(cases), 0).astype(np.float32)
 
@@ -64,6 +67,7 @@ def rocchio(
     gamma,  # length of the move from the least dense neighbours to the densest
 ) -> np.ndarray: # (n, d) unit float32
     "Pseudo-relevance feedback from the neighbours of the average."
+    # through BASELINES, for page baselines
     mean = average_pool(corpus, cases)
     ids = search(corpus.index, mean, s.k, exclude=cases.sequence)
     by_density = np.argsort(corpus.density[ids], axis=1, kind='stable')
@@ -80,6 +84,7 @@ def fit_ridge_map(
     s:Settings, # train_rows, ridge_alpha
 ):          # function from means (n, d) to residuals (n, d)
     "Ridge regression of the tail's residual on the seeds' mean."
+    # through BASELINES, for page baselines
     cases = training_cases(corpus, s.of('train_rows', corpus.name), s)
     mean = average_pool(corpus, cases)
     tail = centroid(corpus.items, cases.tail)
@@ -103,6 +108,7 @@ def pattern_direction(
     eta,    # length of the move along the direction
 ) -> np.ndarray: # (n, d) unit float32
     "Oracle: the average moved from the pattern's other items to its positives."
+    # through BASELINES, for page baselines
     names, at = np.unique(cases.pattern, return_inverse=True)
     def class_means(attribute):
         chosen = ((corpus.pattern == c) & (corpus.attribute == attribute) for c in names) # one at a time
@@ -117,6 +123,7 @@ def filtered_neighbours(
     s:Settings, # k, index, label_block
 ) -> pd.DataFrame: # attr, same, joint, cond of every case
     "Oracle: scores of the average's neighbours among true positives."
+    # for page baselines: what labels of all items would give averaging
     positive = np.flatnonzero(corpus.attribute)
     place = np.full(len(corpus.items), -1) # -1 is no item, so nothing is left out for it
     place[positive] = np.arange(len(positive))
@@ -156,6 +163,7 @@ def choose(
     split:str, # item: validation cases of trained patterns; pattern: of new ones
 ):             # the value, its validation Joint
     "Value of the highest Joint on validation cases of a split's kind; raises `ValueError` if there are none."
+    # for `Page.score_chosen`, the leaderboard and serving: constants are chosen in one way everywhere
     cases = sample_cases(corpus, 'valid', 3*s.valid_cases, s) # two kinds share them, and chance less
     trained = np.unique(corpus.pattern[corpus.role == ROLES.index('train')])
     # one constant a split: when serving, too, it is known which patterns were trained on
@@ -177,6 +185,7 @@ def steered_policy(
     s:Settings, # guidance_scale
 ):          # (Cases, scale, share, step) -> queries (n, d)
     "Serve queries between the average and the policy's own, moved along the probe."
+    # for page own_direction
     last = dict(cases=None, scale=None) # generation is repeated only for other cases or another scale
     def answer(cases, scale=None, share=1., step=0.): # step is eta, as score files call it
         if last['cases'] is not cases or last['scale'] != scale:
@@ -207,6 +216,7 @@ def own_direction(
     n:int,  # number of neighbours of the average
 ) -> np.ndarray: # (cases, d) unit
     "The direction from the items around the seeds to the seeds."
+    # for `own_directions`
     return normalize(corpus.items[cases.prefix].mean(1) - neighbourhood_mean(corpus, cases, n))
 
 # %% ../nbs/150_baselines.ipynb #s014a
@@ -215,6 +225,7 @@ def own_directions(
     n:int,  # number of neighbours of the average
 ):          # Cases -> (cases, d) unit
     "The seeds' own directions, each computed once."
+    # for averaging and policies alike (pages baselines, own_direction, evidence)
     known = {} # seeds, as bytes -> direction
     def directions(cases):
         # the whole sequence, since all of it is left out of the neighbours
@@ -232,6 +243,7 @@ def along_own(
     directions, # from `own_directions`
 ):              # (Cases, own, ...) -> queries (n, d)
     "Serve queries moved along the direction of each case's own seeds."
+    # for the same pages; `served` is averaging, the probe or a policy
     def answer(cases, own, **how): # own is gamma, as score files call it
         return step_along(served(cases, **how), directions(cases), own)
     return answer

@@ -20,6 +20,7 @@ def prefix_mask(
     visible=None, # (B, T) bool, False hides the whole condition from a target
 ):                # (B, T, m) bool, True where a target (query) may attend to a condition item (key)
     "The lower left block: prefix-visible (App. A iii)."
+    # for `cached_velocity` of page model; the whole mask below shows where it belongs
     before = torch.arange(valid.shape[1], device=valid.device) < position[..., None]
     mask = before & valid[:, None]
     return mask if visible is None else mask & visible[..., None]
@@ -29,6 +30,7 @@ def causal_mask(
     valid, # (B, m) bool, the condition mask
 ):         # (B, m, m) bool, True where a condition item (query) may attend to another (key)
     "The upper left block: causal (App. A i)."
+    # for `prefill` of page model
     m = valid.shape[1]
     before = torch.ones(m, m, dtype=torch.bool, device=valid.device).tril()
     itself = torch.eye(m, dtype=torch.bool, device=valid.device)
@@ -41,6 +43,7 @@ def attention_mask(
     visible=None, # (B, T) bool, False hides the whole condition from a target
 ):                # (B, 1, m + T, m + T) bool: heads share it, rows are queries, columns keys
     "The four-block attention mask (App. A, structured attention mask)."
+    # for pictures, tests and races: the model never builds it, since two streams need two parts of it
     prefix = prefix_mask(valid, position, visible)
     T = prefix.shape[1]
     itself = torch.eye(T, dtype=torch.bool, device=valid.device).expand(len(valid), T, T)
@@ -91,6 +94,7 @@ def add_gated(
     h,     # (..., in) inputs of the layer
 ):         # (..., width)
     "Tokens plus the gated output of a branch."
+    # both forms are equal but for rounding; committed weights were trained with the choice as it is
     one_token = h.numel() == h.shape[-1]
     if one_token or gate.numel() > x.shape[-1]: return (gate*layer(h)).add_(x)
     gate = gate.flatten() # one gate for all tokens: weights are fewer than outputs
@@ -121,6 +125,7 @@ def modulation(self:DiTBlock,
     time=(0, 0, 0, 0, 0, 0), # six (..., width) of the shared projection; 0: no time
 ) -> list: # six (..., width): shift, gain, gate of attention, then of the MLP
     "Shift, gain and gate of both branches, from time and the block's own offset."
+    # called by page model once a step for all targets, and here for the condition, which has no time
     offsets = (self.offset + self.plain).chunk(6)
     return [part + offset for part, offset in zip(time, offsets, strict=True)]
 
@@ -148,6 +153,7 @@ def finish(self:DiTBlock,
     gate2, # gate of the MLP
 ):         # (..., width)
     "Add the output of attention, then that of the MLP."
+    # both streams end a block by it
     x = add_gated(x, gate1, self.out, a.transpose(1, 2).reshape(x.shape))
     h = self.up(modulate(x, shift, gain))
     return add_gated(x, gate2, self.down, F.gelu(h))
@@ -162,6 +168,7 @@ def encode(self:DiTBlock,
     mask, # (B, 1, m, m) bool, True where a query (row) may attend to a key (column)
 ):        # tokens (B, m, width); scaled keys and values (B, heads, m, width/heads)
     "Pass the condition through the block."
+    # for `prefill` of page model, in all blocks but the last
     shift, gain, *rest = self.modulation()
     q, k, v = self.project(modulate(x, shift, gain))
     attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
@@ -173,6 +180,7 @@ def keys_values(self:DiTBlock,
     x, # (B, m, width) condition tokens
 ):     # scaled keys and values (B, heads, m, width/heads)
     "Pass the condition through the last block."
+    # for `prefill` of page model, in the last block
     shift, gain, *_ = self.modulation()
     return _scaled(*self.project(modulate(x, shift, gain), 'kv'))
 
@@ -184,6 +192,7 @@ def attend(self:DiTBlock,
     bias,   # (B, 1, T, m) zero where a target may attend, else minus infinity; None: everywhere
 ):          # (B, heads, T, width/heads)
     "Attention of every target to the condition and to itself (App. A iii, iv)."
+    # for `forward`, the targets' stream
     if cached is None: return self.project(x, 'v')[0] # attention to itself alone has weight one
     q, k, v = self.project(x)
     keys, values = cached
@@ -204,6 +213,7 @@ def forward(self:DiTBlock,
     bias,   # as for `attend`
 ):          # (B, n, D, width)
     "Pass the targets through the block."
+    # called by `cached_velocity` of page model, a block after another
     shift, gain, *rest = parts
     a = self.attend(modulate(x, shift, gain).flatten(1, 2), cached, bias)
     return self.finish(x, a, *rest)

@@ -29,6 +29,7 @@ def static_candidates(
     depths, # numbers of densest items to average
 ) -> np.ndarray: # (n, |K|, d) unit queries
     "Top-k centroids of the ordered sequence (sec. HPPO, deterministic part)."
+    # for `labelled_pool`, and for page best_of_n, which picks among the same candidates
     return np.stack([centroid(corpus.items, cases.sequence[:, -k:]) for k in depths], 1)
 
 # %% ../nbs/160_candidates.ipynb #c012
@@ -43,6 +44,7 @@ def fan_candidates(
     block=None,  # cases at a time, by default of `block_on`
 ) -> np.ndarray: # (n, |S|, d) unit queries
     "One sample for each guidance scale (sec. HPPO, guidance-scale fan)."
+    # for pools; pages best_of_n, guidance and negative draw fans of their own
     scales = torch.tensor(s.guidance_scales if scales is None else scales)
     rows = rows or slice(0, len(cases))
     # 200: another number rounds otherwise than committed pools
@@ -73,6 +75,7 @@ def only(
     *families, # names of the families to keep
 ) -> Pool:
     "The candidates of some families; raises `ValueError` for a family that the pool lacks."
+    # for `variant_pool`, and for rounds on the same cases, whose static candidates keep their labels
     lacking = sorted(set(families) - set(self.family))
     if lacking:
         have = ', '.join(dict.fromkeys(self.family))
@@ -88,6 +91,7 @@ def merge(
     other, # Pool of the same cases
 ) -> Pool:
     "The candidates of both pools; raises `ValueError` if the pools are of different cases."
+    # for families that only some variants have, and for rounds on the same cases
     if not np.array_equal(self.cases.sequence, other.cases.sequence):
         raise ValueError('these pools are of different cases; label both families on the same ones')
     def join(name): return np.concatenate([getattr(self, name), getattr(other, name)], 1)
@@ -102,6 +106,7 @@ def label_pool(
     counted=None,  # (N,) bool, items that may count in a reward; None: all
 ) -> Pool:
     "Reward and purity of every candidate by real retrieval (Algorithm 2)."
+    # behind every reward: in the keys of all pools and preference runs
     candidates = np.concatenate(list(families.values()), 1)
     n, c, d = candidates.shape
     pattern = np.repeat(cases.pattern, c)
@@ -120,6 +125,7 @@ def rewarded_items(
     s:Settings, # reward_items
 ):              # (N,) bool; None: all items
     "The items whose attribute may count in the reward of a training case."
+    # for labellers here and in page pipeline, and for direct rewards
     if s.reward_items == 'all': return None
     return np.isin(corpus.role, (ROLES.index('train'), ROLES.index('other')))
 
@@ -133,6 +139,7 @@ def label_at_once(
     round_number=None, # round of the pool, for labellers that save it
 ) -> Pool:
     "The candidates of all cases, labelled together: a labeller that saves nothing."
+    # for Python programs, tests and small pools; the pipeline's own labeller keeps blocks (`labeller`)
     return label_pool(corpus, cases, propose(slice(0, len(cases))), s.k, rewarded_items(corpus, s))
 
 # %% ../nbs/160_candidates.ipynb #123ad369
@@ -149,6 +156,7 @@ def labelled_pool(
     >>> pool.joint.shape # cases, candidates of each
     (48, 4)
     """
+    # the stage `pool` draws round 1, `next_pool` the later ones: the number names their streams
     # new cases each round: on few that stay the same a policy overfits (page rounds)
     cases = training_cases(corpus, s.hppo_cases, s, 'hppo', round_number)
     def propose(rows):
@@ -158,6 +166,7 @@ def labelled_pool(
 
 # %% ../nbs/160_candidates.ipynb #c035a
 def _content(arrays, facts): # hash of arrays and metadata
+    # in files that are there already: another hash would call all of them damaged
     hashes = {k: hashlib.sha256(np.ascontiguousarray(x)).hexdigest() for k, x in arrays.items()}
     return fingerprint(hashes, {k: (x.dtype.str, x.shape) for k, x in arrays.items()}, facts)
 
@@ -214,6 +223,7 @@ def label_in_blocks(
     block=BLOCK, # cases of a block
 ) -> Pool:
     "Label the blocks of cases that have no file yet, and join all."
+    # for `labeller` of page pipeline: a killed run labels again what its last block lacked
     def one(start):
         rows = slice(start, min(start + block, len(cases)))
         if folder is None: return label(rows)

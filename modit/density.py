@@ -23,6 +23,7 @@ def recall_density(
     k:int,     # neighbours
 ) -> np.ndarray: # (n,) in [0, 1]
     "Share of positives among each anchor's neighbours (D_y, sec. Metrics)."
+    # for `density_from_anchors`; page density measures anchors of its own with it
     neighbours = search(index, index.items[anchors], k, exclude=np.asarray(anchors)[:, None])
     return attribute[neighbours].mean(1)
 
@@ -33,6 +34,7 @@ def fit_predictor(
     alpha=1.,   # ridge penalty
 ) -> tuple[np.ndarray, float]: # weights (d,), bias
     "Ridge regression from embedding to density (sec. From Sparse Metric Labels)."
+    # for `density_from_anchors`, and for the leaderboard's methods
     # in double; densities of all corpora, and with them all sequences, rest on it
     ridge = Ridge(alpha).fit(x.astype(np.float64), density)
     return ridge.coef_, float(ridge.intercept_)
@@ -44,6 +46,7 @@ def predict_density(
     bias,    # number
 ) -> np.ndarray: # (N,) float32
     "Predicted density of every item."
+    # for `density_from_anchors`, and for page negative's predicted reward
     # single precision is enough to sort by, and half the memory
     return (x @ weights.astype(np.float32) + np.float32(bias)).astype(np.float32)
 
@@ -53,6 +56,7 @@ def ranking_scores(
     density,   # (n,) true
 ) -> dict:
     "AUC20/80, Spearman, top and bottom tenth, lift (tab:density)."
+    # for tab-density and page deviations
     low, high = np.quantile(density, [.2, .8])
     ends = (density <= low) | (density >= high)
     # all densities equal: there is nothing to separate
@@ -70,6 +74,7 @@ def validation_splits(
     super_pattern, # (n,) group of related patterns of each anchor
 ) -> dict:         # split -> (n,) groups
     "The three splits of the paper's table, each harder than the one before (tab:density)."
+    # for page density
     return {'item-hash': np.arange(len(pattern)), 'pattern-out': pattern, 'super-pattern': super_pattern}
 
 # %% ../nbs/060_density.ipynb #c027
@@ -92,6 +97,7 @@ def predict_out_of_group(
     alpha=1.,    # ridge penalty
 ) -> dict:       # split -> (n,) predictions
     "Predict each anchor on every split by a ridge that has not seen its group (tab:density)."
+    # for page density
     predicted = {}
     for name, groups in splits.items():
         folds = min(5, len(np.unique(groups))) # a fold needs a group of its own

@@ -32,6 +32,7 @@ def soft_border(
     halvings=50,    # of the interval that holds the border; then it is finer than rounding
 ):                  # (..., 1)
     "The border above which k items lie, counted softly (ours)."
+    # for `soft_joint`, without a gradient: the slope there has the border's share already
     low = scores.amin(-1, keepdim=True) - 30*temperature # there all lie above, up to e^-30
     high = scores.amax(-1, keepdim=True) + 30*temperature
     for _ in range(halvings):
@@ -49,6 +50,7 @@ def soft_joint(
     temperature:float, # T, in units of the score
 ):          # (...) between 0 and 1, can be differentiated along the scores
     "Joint with a soft border; its derivative is the covariance of label and item (ours)."
+    # for `direct_loss`, where it trains, and `climb`, where it moves queries
     with torch.no_grad():
         inside = torch.sigmoid((scores - soft_border(scores, k, temperature))/temperature)
         near = inside*(1 - inside)
@@ -67,6 +69,7 @@ def nearest(
     exclude=None,  # (n, e) items that may not, for each query
 ) -> np.ndarray:   # (n, many) item ids, nearest first
     "The nearest items among those allowed; raises `ValueError` when there are too few."
+    # for `Looks.look`, which may be kept from labels of test items, and for page evidence
     if allowed is None: return search(corpus.index, queries, many, exclude)
     most = len(corpus.items) - (0 if exclude is None else exclude.shape[1])
     asked = many
@@ -97,6 +100,7 @@ def look(self:Looks,
     many:int,    # items of each list
 ):               # item ids (n, many); whether each is wanted (n, many) bool
     "Retrieve, and label what was retrieved."
+    # for `direct_loss` and `climb`; its counts are what page direct calls the price in labels
     ids = nearest(self.corpus, queries, many, self.allowed, cases.sequence)
     self.lookups += ids.size
     self.asked.update(np.unique(ids).tolist()) # a label is paid for once
@@ -112,6 +116,7 @@ def climb(
     steps=4,     # how many
 ) -> np.ndarray: # (n, d) unit
     "Move queries uphill on their own labels (ours): the local target."
+    # for page direct's local target, which has no model
     q = torch.from_numpy(np.asarray(queries, np.float32))
     for _ in range(steps):
         ids, wanted = looks.look(q.numpy(), cases, s.direct_look*s.k)
@@ -131,6 +136,7 @@ def direct_batch(
     rng,           # NumPy generator of this step
 ) -> dict:         # the rows of `direct_loss`
     "A batch of cases, with the noise of their queries and the draws of their tail term."
+    # called by `direct_rewards` at each step
     n = s.hppo_batch
     case = rng.choice(len(cases), n, replace=len(cases) < n)
     tail = centroid(corpus.items, cases.tail[case])[:, None]
@@ -149,6 +155,7 @@ def direct_loss(
     s:Settings,  # direct_look, direct_temperature, direct_tail, guidance_scale, ode_steps, sampler, k, jacobi
 ) -> torch.Tensor: # scalar
     "Minus the soft Joint of the served queries, plus the weighted tail term (ours)."
+    # the loss of `direct_rewards`
     how = dict(scale=s.guidance_scale, steps=s.ode_steps, sampler=s.sampler, gradient=True)
     q = generate(model, rows['prefix'], rows['start'], **how)[:, 0]
     drawn = cases[rows['case'].cpu().numpy()]
@@ -179,6 +186,7 @@ def direct_rewards(
     >>> [row['step'] for row in direct.history] # of which direct.policy is the best
     [4, 8]
     """
+    # the stage `direct` (page pipeline), and the leaderboard's trained rows
     policy = _guided(start, s)
     run = Run()
     looks = Looks(corpus, rewarded_items(corpus, replace(s, reward_items=s.direct_items)))

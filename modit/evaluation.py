@@ -68,6 +68,7 @@ def score_queries(
     case_pattern, # (n,) int, the pattern of each query's seeds
 ) -> pd.DataFrame: # one row for each query: attr, same, joint, cond
     "All four densities of retrieved sets; raises `ValueError` for an id outside the corpus."
+    # for `score_cases`, for rewards (page candidates) and for audits of an index (page engines)
     retrieved = np.asarray(retrieved)
     _refuse_outside(retrieved, len(attribute))
     hit = np.asarray(attribute, bool)[retrieved]
@@ -83,6 +84,7 @@ def direction_auc(
     tail,   # (n, r, d) its held-out tail items, the positives
 ) -> np.ndarray: # (n,) in [0, 1], one half means no displacement
     "AUC: share of pairs whose tail item scores above the input item, ties half (sec. Evaluation Protocol)."
+    # for `score_cases`, from the query and the items alone: no retrieval, so AUC has cases of its own
     positive = np.einsum('nd,nrd->nr', query, tail)
     negative = np.einsum('nd,nmd->nm', query, prefix)
     # one half for a tie, as the Mann-Whitney statistic counts it
@@ -94,6 +96,7 @@ def left_out_auc(
     tail,   # (n, r, d) its held-out tail items, the positives
 ) -> np.ndarray: # (n,) in [0, 1]
     "AUC of the average, each seed left out of its own average (ours); raises `ValueError` for one seed."
+    # page main, beside the average's AUC, which its own seeds pull down
     if prefix.shape[1] < 2: raise ValueError('a single seed has no average of others; give two or more')
     others = prefix.sum(1, keepdims=True) - prefix
     others = others/np.linalg.norm(others, axis=2, keepdims=True)
@@ -107,6 +110,7 @@ def protocol_counts(
     name:str,  # light, hardened or full
 ) -> tuple[int, int]: # cases scored by retrieval, cases scored by AUC
     "Numbers of cases of a protocol; raises `ValueError` if it is unknown (App. B, Evaluation protocols)."
+    # for `evaluate`; pages that show the paper's few cases cut longer lists by it
     counts = dict(light=(s.light_cases, s.light_cases),
                   hardened=(s.density_cases, s.auc_cases),
                   full=(s.full_cases, s.full_cases))
@@ -126,6 +130,7 @@ def sample_cases(
     >>> cases.prefix.shape # seeds of each case
     (40, 6)
     """
+    # for all scores and for constants chosen on `valid`: another stream here is other cases everywhere
     longest = max(n, s.auc_cases, s.density_cases, s.full_cases) # a shorter list is a longer one's head
     rng = stream(s.seed, 'cases', corpus.drawn_by, split)
     return make_cases(corpus, split, longest, s, rng, stratified=True)[:n]
@@ -140,6 +145,7 @@ def average_pool(
     >>> modit.average_pool(corpus, cases).shape
     (40, 16)
     """
+    # the baseline of every table, and where most directions of page baselines begin
     return centroid(corpus.items, cases.prefix)
 
 # %% ../nbs/110_evaluation.ipynb #c014
@@ -150,6 +156,7 @@ def case_noise(
     *purpose, # name of the random stream
 ):            # (n, ..., d) tensor, unit rows
     "Unit noise, from one random stream for each case."
+    # for served queries and for fans (page candidates), whose names of the stream differ
     # a stream a case: all models get the same noise, and the size of a batch moves none
     return torch.stack([sample_sphere(stream(s.seed, 'serve', *purpose, i), shape) for i in range(n)])
 
@@ -171,6 +178,7 @@ def queries_in_blocks(
     block=None, # cases at a time, by default of `block_on`
 ) -> np.ndarray: # (n, T, d) unit queries
     "Generate queries for many cases, a block at a time (sec. Inference)."
+    # for `serve`, and for fans, which take several samples a case
     device = next(model.parameters()).device
     block = block or block_on(device, 250) # another number rounds otherwise than committed scores
     queries = []
@@ -188,6 +196,7 @@ def seeds_of(
     cases,  # Cases
 ):          # function: slice of the cases -> dict of items (b, m, d)
     "The seeds of cases, in the form that `queries_in_blocks` needs."
+    # a function, for items are read from the disk block by block; for `serve` and for fans
     return lambda rows: dict(items=torch.from_numpy(corpus.items[cases.prefix[rows]]))
 
 # %% ../nbs/110_evaluation.ipynb #c016
@@ -204,6 +213,7 @@ def serve(
     >>> modit.serve(run.policy, corpus, cases, s).shape
     (40, 16)
     """
+    # what every table and every validation means by a model's query
     scale = s.guidance_scale if scale is None else scale
     noise = case_noise(len(cases), (1, s.dim), s, corpus.drawn_by)
     return queries_in_blocks(model, seeds_of(corpus, cases), noise, scale, s, block)[:, 0]
@@ -222,6 +232,7 @@ def score_cases(
     >>> f'{scores.joint.mean():.2f}'
     '0.24'
     """
+    # for `evaluate`, and for validation, in training and of constants
     head = cases[:len(cases) if retrieved is None else retrieved]
     ids = search(corpus.index, queries[:len(head)], s.k, exclude=head.sequence)
     densities = score_queries(ids, corpus.attribute, corpus.pattern, head.pattern)
@@ -250,6 +261,7 @@ def evaluate(
     >>> average.groupby('split').joint.mean().round(2).to_dict()
     {'item': 0.24, 'pattern': 0.57}
     """
+    # called by `Page.score`; pages compare methods because all get these cases
     retrieved, n = protocol_counts(s, protocol)
     n = max(retrieved, n)
     if most is not None: retrieved, n = min(retrieved, most), min(n, most)

@@ -17,6 +17,7 @@ def sample_time(
     shape, # shape of the times
 ):         # float32 tensor in (0, 1)
     "Logit-normal times (sec. Metric-Ordered Training Objectives)."
+    # every batch of training draws its times here; all trained stages have it in their keys
     # float32 draws: doubles would take other numbers from the stream than committed models did
     return torch.sigmoid(torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)))
 
@@ -34,6 +35,7 @@ def flow_loss(
     scale=1.,           # guidance scale of the velocity; only the preference stage uses another than 1
 ):                      # (B, T) loss of every target
     "Flow-matching loss of every target (equation of L_FM)."
+    # called by the losses of pages pretrain, sft and preference, so in the key of every trained stage
     target = target.unflatten(1, (-1, t.shape[1]))
     noise = noise[:, None]
     each = t[:, None]
@@ -53,6 +55,7 @@ def guided_by(
     other, # a MODiT that is left as it is, or None for the model itself
 ):         # the model
     "Let another model give the unconditional velocity."
+    # called by `get_model`, and for the copy that a preference run or direct rewards train
     model.__dict__['guide'] = other # not a registered submodule, so its weights are not saved
     return model
 
@@ -79,6 +82,7 @@ def guided_velocity(
     scale,    # (T,) guidance scales
 ):            # (B, T, d) velocities, tangent at z
     "Classifier-free guidance with one scale for each target (App. A)."
+    # called by `generate` at every step of integration
     velocity = model.cached_velocity(cache, z, t, position)
     guided = (scale != 1).nonzero()[:, 0]
     if not len(guided): return velocity # scale 1 needs no second pass
@@ -105,6 +109,7 @@ def generate(
     gradient=False,    # whether the queries can be differentiated, through all steps
 ):                     # (B, T, d) generated queries, unit length
     "Integrate the flow from noise to queries; the condition is encoded once (sec. Inference)."
+    # behind every served query and every fan; page direct differentiates through it
     B, T, _ = noise.shape
     scale = torch.as_tensor(scale, dtype=noise.dtype, device=noise.device).expand(T)
     position = torch.full((T,), items.shape[1], device=noise.device)

@@ -62,6 +62,7 @@ def new_model(
     seed_words=('model',), # name of the random stream of the initial weights
 ) -> Backbone:
     "A model with reproducible initial weights; raises `ValueError` for a backbone that lacks a method."
+    # weights are drawn here alone: for pretraining, and for `get_model`, which then reads a file
     seed = int(stream(s.seed, *seed_words).integers(2**31))
     usual = torch.get_default_dtype()
     # drawn on the processor: the same weights on every device, and no global draw moves
@@ -80,6 +81,7 @@ def condition_tokens(self:MODiT,
     items, # (B, m, d) condition embeddings
 ):         # (B, m, width)
     "Tokens of the condition; raises `ValueError` when no position is left for a target."
+    # for `prefill`
     m = items.shape[1]
     most = self.seq_len - 1
     require(m <= most, f'{m} condition items for sequences of {self.seq_len}; give at most {most}')
@@ -103,6 +105,7 @@ def prefill(self:MODiT,
     valid=None, # (B, m) bool condition mask, by default all valid
 ) -> dict:      # the cache of `cached_velocity`: keys and values of every block, and the condition mask
     "Encode the condition once (sec. Inference)."
+    # for `generate`, once for all steps, and for `forward` in training
     if valid is None: valid = torch.ones(items.shape[:2], dtype=torch.bool, device=items.device)
     if not items.shape[1]: return dict(layers=[None]*len(self.blocks), valid=valid)
     x = self.condition_tokens(items)
@@ -131,6 +134,7 @@ def modulation(self:MODiT,
     t, # (B or 1, D) times
 ):     # yields six parts (B or 1, 1, D, width) for each block in turn, then the features of the times
     "The modulation of every block, and the time features of the velocity head."
+    # for `cached_velocity`; time alone decides it, so targets of one time share it
     features = F.silu(self.time(t))[:, None]
     time = self.shared(features).chunk(6, -1)
     # one block at a time: six times a token's width for each
@@ -147,6 +151,7 @@ def cached_velocity(self:MODiT,
     visible=None, # (B, T) bool, False hides the condition from a target
 ):                # (B, T, d) velocities, tangent at z
     "The same velocities as `forward`, with the condition already encoded (sec. Inference)."
+    # for `guided_velocity` at each step, and for `forward` in training
     parts = self.modulation(t)
     x = self.target_tokens(z, position).unflatten(1, (-1, t.shape[1]))
     bias = None
@@ -169,6 +174,7 @@ def forward(self:MODiT,
     visible=None, # (B, T) bool, False hides the condition from a target
 ):                # (B, T, d) velocities, tangent at z
     "Velocity field v_theta(z_t, t, X) of every target in one pass."
+    # for losses (`flow_loss`) and for velocities without a condition
     return self.cached_velocity(self.prefill(items, valid), z, t, position, visible)
 
 # %% ../nbs/080_model.ipynb #c052
@@ -179,6 +185,7 @@ def init_zero_layers(
     seed=0,  # seed of the generator
 ):           # the model
     "Random weights for the linear layers that start at zero, for pages and tests."
+    # such a model has a velocity that is not nought before anything is trained
     generator = torch.Generator().manual_seed(seed)
     for layer in model.modules():
         if isinstance(layer, nn.Linear) and not layer.weight.any():
@@ -194,6 +201,7 @@ def count_flops(
     cached=False, # whether the condition is already encoded
 ) -> int:         # operations for one sequence
     "Operations of the matrix products of a forward pass."
+    # for bench/, which sets measured times beside it
     W = s.width
     d = s.dim
     # of the last block keys and values alone

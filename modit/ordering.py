@@ -53,6 +53,7 @@ def density_from_anchors(
     name:str,   # of the random stream
 ) -> tuple[np.ndarray, np.ndarray]: # predicted density (N,), the predictor's weights (d,), both float32
     "Label anchors by retrieval, and predict the density of all items (sec. From Sparse Metric Labels)."
+    # for `prepare_corpus`, and for corpora with roles of their own (page evidence, the leaderboard)
     # no held-out item is an anchor, though it counts where it is a neighbour
     allowed = np.flatnonzero(np.isin(role, (ROLES.index('train'), ROLES.index('other'))))
     rng = stream(s.seed, 'anchors', name)
@@ -72,6 +73,7 @@ def prepare_corpus(
     >>> corpus.density.shape
     (3000,)
     """
+    # the stage `corpus`
     name = domain.name
     pattern = patterns_of(domain, s)
     word = getattr(domain, 'word', '')
@@ -88,6 +90,7 @@ def save(
     folder=None, # folder of your own domain; a table of items that is already there is not written again
 ):
     "Write a corpus atomically, without its index."
+    # the stage `corpus` (page pipeline) ends with it; engines are built or read again when searched
     values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != 'items'}
     arrays = {k: v for k, v in values.items() if isinstance(v, np.ndarray)}
     facts = {k: v for k, v in values.items() if k not in arrays}
@@ -102,6 +105,7 @@ def load(
     folder=None, # folder of the domain, as for `save`
 ) -> Corpus:
     "Read a corpus, its items memory-mapped; raises `ValueError` for a damaged or foreign file."
+    # for `get_corpus`, the way by which all pages and stages get a corpus
     arrays, facts = load_arrays(path)
     kind = facts.pop('kind', None)
     require(kind == 'corpus', f'{path} holds no corpus; point to a file that Corpus.save wrote')
@@ -116,6 +120,7 @@ def order_sequences(
     rng=None, # NumPy generator, for random
 ) -> np.ndarray: # (n, L) item ids
     "Sort each group by predicted density (Algorithm 1, line 6)."
+    # called last by `make_cases`, and by page lead for the seeds of cases alone
     if order == 'random': return rng.permuted(groups, axis=1)
     # stable below: items of one density keep the drawn order
     key = density[groups] if order == 'ascending' else -density[groups]
@@ -168,6 +173,7 @@ def pattern_pools(
     rng=None,  # NumPy generator, draws the normal items
 ) -> dict:     # pattern -> item ids
     "Pool of items of each pattern (Algorithm 1, lines 2-4); raises `ValueError` if no pattern has enough."
+    # for `make_cases`; which pools there are, and their order, decides what is drawn from them
     mine = corpus.role == ROLES.index(role)
     pools = {}
     positives = by_pattern(corpus.pattern, mine & corpus.attribute)
@@ -187,6 +193,7 @@ def trained_patterns(
     s:Settings, # seq_len
 ) -> list: # of numbers, ascending
     "Patterns that training sequences are drawn from."
+    # for counts of pages data and deviations; training asks `pattern_pools` itself
     seen = corpus.attribute & (corpus.role == ROLES.index('train'))
     return np.flatnonzero(np.bincount(corpus.pattern[seen]) >= s.seq_len).tolist()
 
@@ -227,6 +234,7 @@ def make_cases(
     stratified=False,  # take the patterns in turn instead of drawing them by size
 ) -> Cases:
     "Metric-ordered sequences of a role (Algorithm 1)."
+    # for training sequences here, and for test and validation cases (`sample_cases`)
     # draws in this order make the committed cases; every order has the same groups, being drawn last
     pools = pattern_pools(corpus, role, s.seq_len, normal_share, rng)
     patterns = np.array(list(pools))
@@ -245,6 +253,7 @@ def training_cases(
     *purpose, # name of the random stream
 ) -> Cases:
     "Training sequences of a domain, in the order the settings ask for."
+    # for CPT, SFT, pools and direct rewards; `purpose` gives pools streams of their own
     rng = stream(s.seed, 'sequences', corpus.drawn_by, *purpose)
     share = s.of('normal_share', corpus.name)
     return make_cases(corpus, 'train', n, s, rng, s.order, share)
@@ -256,6 +265,7 @@ def centroid(
     block=4096, # rows at a time
 ) -> np.ndarray: # (n, d) unit rows, float32
     "Normalised mean of the items of each row; for tails, the target of SFT (t_tail)."
+    # the average of seeds, the target of SFT and the static candidates are all made here
     # at least one part, for no rows too
     means = [items[ids[i:i + block]].mean(1) for i in range(0, max(1, len(ids)), block)]
     return normalize(np.concatenate(means))

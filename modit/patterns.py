@@ -19,6 +19,7 @@ def ordered_product(
     centroids, # (C, d)
 ) -> np.ndarray: # (N, C)
     "Inner products, summed dimension by dimension, with the same bits on every processor."
+    # for `nearest_centroid`: BLAS adds in an order that differs between processors, and near ties turn
     total = np.zeros((len(items), len(centroids)), np.result_type(items[:1], centroids))
     for x, mean in zip(np.float64(items).T, np.float64(centroids).T, strict=True):
         total = (total + x[:, None]*mean).astype(total.dtype) # rounded once for each dimension
@@ -33,6 +34,7 @@ def nearest_centroid(
     block=65536, # items at a time; changes no result, since near ties are decided in one order
 ) -> np.ndarray: # (N,) int32
     "Index of the nearest centroid of every item, in Euclidean distance."
+    # for `find_patterns`
     half = (centroids**2).sum(1)/2
     nearest = np.empty(len(items), np.int32)
     room = np.empty((min(block, len(items)), len(centroids)), np.result_type(items[:1], centroids))
@@ -69,6 +71,7 @@ def find_patterns(
     seed:int,  # random seed of k-means
 ) -> tuple[np.ndarray, np.ndarray]: # centroids (C, d), pattern of every item (N,)
     "k-means over the positives; raises `ValueError` when they are fewer than the clusters."
+    # for domains without patterns of their own, and for the leaderboard's public ones
     positive = sample_positives(items, attribute, seed)
     asked = f'clusters: {clusters} patterns asked of {len(positive)} positive items'
     require(len(positive) >= clusters, f'{asked}; lower clusters or add positives')
@@ -83,6 +86,7 @@ def patterns_of(
     s:Settings, # clusters, seed
 ) -> np.ndarray: # (N,) int32
     "Given patterns, or those of k-means; raises `ValueError` when their number is not `clusters`."
+    # for `prepare_corpus`
     clusters = s.of('clusters', domain.name)
     pattern = getattr(domain, 'pattern', None)
     if pattern is None: return find_patterns(domain.items, domain.attribute, clusters, s.seed)[1]
@@ -103,6 +107,7 @@ def holdout_split(
     word='',   # names the random stream; empty: the domain's name
 ) -> np.ndarray: # (N,) uint8, index into ROLES
     "Assign every item its role; raises `ValueError` when too few patterns can be held out."
+    # for `prepare_corpus`, so in the key of `corpus`; page evidence cuts training apart by its roles
     clusters = s.of('clusters', name)
     rng = stream(s.seed, 'holdout', word or name)
     test = s.of('heldout_clusters', name)

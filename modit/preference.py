@@ -39,6 +39,7 @@ def margin_pairs(
     clear_winner=True, # use only cases whose winner is above all others by the margin
 ) -> tuple[np.ndarray, np.ndarray]: # winner (n,), losers (n, c) bool
     "Winner and losers of each case by the reward margin (Algorithm 2, lines 9-11)."
+    # for `pairs_of`; pages drawings and negative look at the same pairs
     win = winners(joint, same)
     best = np.take_along_axis(joint, win[:, None], 1)
     losers = best - joint >= margin - 1e-9 # rewards are multiples of 1/K, rounded
@@ -54,6 +55,7 @@ def pareto_filter(
     tolerance=0., # epsilon
 ) -> np.ndarray: # (n, c) bool, the kept pairs
     "Keep pairs whose winner has no less pattern purity than the loser (Algorithm 2, line 12)."
+    # for `pairs_of` after the margin, so it can only take pairs away
     purity = np.take_along_axis(same, win[:, None], 1)
     return losers & (purity >= same - tolerance - 1e-9) # so are purities
 
@@ -68,6 +70,7 @@ def implicit_scores(
     scale=1., # guidance scale of the velocity that is scored
 ) -> torch.Tensor: # (B, c) scores, mean over the draws
     "Negative flow-matching loss of every candidate in one packed pass (s_theta, sec. HPPO)."
+    # for the loss here and for the tail term of page direct
     D = t.shape[1]
     # candidate by candidate, for `flow_loss` gives target j the draw j mod D
     repeated = targets.repeat_interleave(D, 1)
@@ -93,6 +96,7 @@ def pairs_a_case(losers): return losers.sum()/len(losers) # (B, c) bool, the los
 def is_guided(s): return (s.score_scale, s.anchor_scale) != (1, 1) # whether a term of the loss is guided
 
 def _scores_and_tail(model, rows, s): # scores (B, c) of the candidates, (B,) of the tail centroid
+    # for `preference_loss`: one pass where one scale serves both terms, and two where each has its own
     def score(targets, scale):
         return implicit_scores(model, rows['prefix'], targets, rows['t'], rows['noise'], s.jacobi, scale)
     targets = rows['targets']
@@ -110,6 +114,7 @@ def preference_loss(
     of_margins=logistic, # margins times beta -> their losses
 ) -> torch.Tensor: # scalar
     "Mean preference loss over pairs plus the weighted tail term (full objective, sec. HPPO)."
+    # the loss of `hppo_round`; page reach finds it from there, so it is in the key of each preference run
     scores, tail = _scores_and_tail(model, rows, s)
     # the policy's draws: differences of scores then come from candidates, not from noise
     draws = rows['t'], rows['noise'], s.jacobi, s.score_scale
@@ -130,6 +135,7 @@ def preference_batch(
     rng,           # NumPy generator of this step
 ) -> dict:         # the rows of `preference_loss`
     "A batch of cases that have a pair, with its shared draws of time and noise."
+    # called by `hppo_round` at each step, with that step's own stream
     # draws in this order make the committed policies
     with_pair = np.flatnonzero(losers.any(1))
     rows = rng.choice(with_pair, s.hppo_batch, replace=len(with_pair) < s.hppo_batch)
@@ -186,6 +192,7 @@ def variant_pool(
     label=label_at_once, # the labeller
 ) -> Pool:
     "The candidates that a variant compares, labelled with its reward."
+    # called by each round on a labelled pool, before pairs are made
     if variant.extra:
         candidates = named(variant.extra)
         def propose(rows): return {variant.families[-1]: candidates(corpus, pool.cases[rows])}
@@ -200,6 +207,7 @@ def pairs_of(
     s:Settings,      # margin, and the setting that the tolerance names
 ) -> tuple:          # winner (n,), losers (n, c) bool, number of cases that pass the margin
     "Winner and losers of each case under a variant (Algorithm 2, lines 9-16)."
+    # called by `hppo_round`; `passed` and the pairs are columns of the history
     win, losers = margin_pairs(pool.joint, pool.same, s.margin, variant.clear_winner)
     passed = int(losers.any(1).sum())
     tolerance = resolve(s, variant.tolerance)

@@ -29,6 +29,7 @@ def continuation_rows(
     targets=0,    # number of positions that are targets, the same in the whole batch; 0: all L - 1
 ) -> dict: # items (B, L, d), position (B, T), t (B, T), noise (B, T, d), visible (B, T) bool
     "A batch of sequences with its draws of dropout, time and noise."
+    # for pretraining, and for CPT (page sft): the draws of both are made here
     B, L, d = items.shape
     T = targets or L - 1
     rate = s.condition_dropout if dropout is None else dropout
@@ -46,6 +47,7 @@ def later_dropout(
     s:Settings, # guidance_branch, condition_dropout
 ) -> float:
     "Rate of condition dropout in the stages after raw pretraining."
+    # for CPT and SFT (page sft)
     return s.condition_dropout if s.guidance_branch == 'every' else 0.
 
 # %% ../nbs/120_pretrain.ipynb #c015
@@ -55,6 +57,7 @@ def continuation_loss(
     jacobi='endpoint', # Jacobi weight
 ):                     # scalar tensor
     "Mean flow-matching loss of every item given its prefix (L_CPT)."
+    # for pretraining, and for CPT (page sft)
     items, t, noise, visible = (rows[name] for name in ('items', 't', 'noise', 'visible'))
     position = rows['position'][0] # every sequence of a batch has the same positions
     loss = flow_loss(model, items[:, :-1], items[:, position], position, t, noise, jacobi, visible=visible)
@@ -72,6 +75,7 @@ def pretrain(
     >>> len(losses) == s.pretrain_steps
     True
     """
+    # the stage `pretrained` (page pipeline), and the leaderboard's own model
     model = new_model(s)
     def batch(step):
         # named by the step: a killed run resumes with the same sessions
@@ -135,6 +139,7 @@ def sessions_of(
     most=30_000, # most items of the neighbour graph, beside those of sessions
 ):              # a function of n and a generator -> (n, L) item ids
     "A function that draws a domain's raw sequences; raises `ValueError` for too few training items."
+    # for `mixed_sessions`, once a domain
     training = corpus.role == ROLES.index('train')
     # held-out items enter no model, not even without their labels
     sessions = [x[training[x]] for x in raw or ()]
@@ -158,6 +163,7 @@ def mixed_sessions(
     raws,       # sessions of each; None: random walks
 ):              # a function of a generator -> (batch, L, d)
     "A function that draws a pretraining batch of raw sequences from several domains."
+    # for pretraining on folders (page pipeline); the synthetic world draws its own (page synth)
     draws = [sessions_of(corpus, s, raw) for corpus, raw in zip(corpora, raws, strict=True)]
     def draw(rng):
         # domains are equally likely: as much of a small one as of a large one

@@ -40,6 +40,7 @@ def check_embeddings(
     name='embeddings', # what they are, for the message
 ) -> np.ndarray:       # (n, d) float32, unit rows
     "Unit embeddings as float32; raises `ValueError` naming the first bad row."
+    # for items when an index is made, and for queries at each search
     x = np.ascontiguousarray(x, dtype=np.float32)
     require(len(x.shape) == 2, f'{name}: expected a table of rows, got shape {x.shape}')
     d = x.shape[1]
@@ -70,6 +71,7 @@ faiss = _load_faiss()
 @contextmanager
 def one_product(): # a context, or a decorator
     "Inside it FAISS has one thread and searches a block of queries by one matrix product."
+    # for searches here, and while lists and graphs are built (page engines)
     usual = faiss.omp_get_max_threads(), faiss.cvar.distance_compute_blas_threshold
     faiss.omp_set_num_threads(1) # fixes the order of sums
     faiss.cvar.distance_compute_blas_threshold = 0 # else few queries are compared one by one, and round so
@@ -87,6 +89,7 @@ def in_chunks(
     size=CHUNK, # rows of a chunk
 ) -> list: # (first row, row after the last) of each chunk
     "Where the chunks of n rows begin and end."
+    # for hashes and exact scores here, and for insertions (page milvus)
     return [(i, min(n, i + size)) for i in range(0, n, size)]
 
 # %% ../nbs/040_retrieval.ipynb #c012k
@@ -122,6 +125,7 @@ def open_engine(
     kind='flat', # flat, a word of ENGINES, module:function, or an object with `search`
 ):               # an object with `search(queries, k) -> scores, ids`
     "The engine that proposes neighbours among the items; raises `ValueError` for an unknown kind."
+    # for a new index, and for one that `with_engine` copies
     if hasattr(kind, 'search'): return kind
     if kind == 'flat': return Flat(items)
     words = f'flat, {", ".join(ENGINES)} or module:function'
@@ -150,6 +154,7 @@ def propose(
     k:int,   # how many neighbours
 ) -> np.ndarray: # (b, k) item ids, -1 where an approximate index found none
     "Candidates of one block of queries, filled up to full size if the engine multiplies it at once."
+    # called by `in_blocks`, one full block at a time
     full = queries
     # a product rounds by the number of its rows, so that is always the same
     if self.kind in ('flat', 'ivf'):
@@ -169,6 +174,7 @@ def exact_scores(
     few=16,  # queries at a time; saves memory, changes no score
 ) -> np.ndarray: # (b, k) float32, minus infinity for none
     "Inner products of each query with its candidates, in double precision."
+    # engines only propose: these scores decide the order, so all engines give equal lists
     # in double, rounded once: a score is the same in every batch and beside any other candidates
     parts = []
     for i in range(0, len(queries), few):
@@ -217,6 +223,7 @@ def with_engine(
     kind, # flat, hnsw, ivf, milvus, or an object with `search`
 ) -> VectorIndex:
     "The same items and block size with another engine."
+    # for the audit of an engine against exact search (page engines)
     other = copy(self)
     other.kind = kind
     other.index = open_engine(self.items, kind)

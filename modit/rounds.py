@@ -30,6 +30,7 @@ def with_warmup(
     steps:int,  # optimiser steps of the round
 ) -> Settings:
     "Settings whose warm-up has at least `hppo_warmup` steps."
+    # for `hppo_round`; page deviations says how far it is from the paper's schedule
     # the paper's ratio is one step of a short round, which is no warm-up
     return replace(s, warmup_ratio=max(s.warmup_ratio, s.hppo_warmup/steps))
 
@@ -46,6 +47,7 @@ def hppo_round(
     on_step=None,    # called with (steps done, policy)
 ) -> dict:           # counts: cases, passed (margin), kept (filter), pairs; means of the fan; losses
     "Update the policy on the pairs of a labelled pool (Algorithm 2, lines 9-18)."
+    # for single rounds and for each round of `iterate`
     win, losers, passed = pairs_of(variant, pool, s)
     facts = dict(cases=len(pool), passed=passed, kept=int(losers.any(1).sum()), pairs=int(losers.sum()))
     if 'policy' in pool.family:
@@ -68,6 +70,7 @@ def validate(
     s:Settings,    # valid_cases, guidance_scale
 ) -> dict:         # valid_joint, valid_same
     "Joint and Same of the served query on the validation slice, by real retrieval (Algorithm 2, line 19)."
+    # for `Run.record`; page loss validates stored policies again by it
     cases = sample_cases(corpus, 'valid', s.valid_cases, s)
     scores = score_cases(serve(policy, corpus, cases, s), corpus, cases, s)
     return dict(valid_joint=float(scores.joint.mean()), valid_same=float(scores.same.mean()))
@@ -101,12 +104,14 @@ def record(
     **facts,       # round, step and the counts of the round
 ):
     "Validate a policy and keep it."
+    # during rounds here, and by direct rewards: both choose by the same validation
     self.history.append(facts | on_main(partial(validate, policy, corpus, s)))
     self.checkpoints.append(copy.deepcopy(policy)) # training goes on with the policy itself
 
 # %% ../nbs/184_rounds.ipynb #7ef07063
 def _trainable(start, sft, s):
     "A copy to train; if the loss is guided, its unconditional velocity stays that of SFT."
+    # for each round, and for rounds that are read again, which must be guided in the same way
     policy = copy.deepcopy(start)
     return guided_by(policy, guide_of(sft)) if is_guided(s) else policy
 
@@ -120,6 +125,7 @@ def single_round(
     label=label_at_once, # the labeller
 ) -> Run:
     "One round, validated at each saved checkpoint (off-policy variant)."
+    # called by `hppo` for rows of VARIANTS with one round
     run = Run()
     saved = resolve(s, variant.steps)
     def on_step(step, model):
@@ -143,6 +149,7 @@ def next_pool(
     label=label_at_once, # the labeller
 ) -> Pool:
     "The pool of a later round (Algorithm 2, line 7)."
+    # called by `iterate` from round 2 on
     if variant.new_cases: return labelled_pool(policy, corpus, s, round_number, label)
     def propose(rows):
         # the noise of the first round's fan: only the policy has changed
@@ -174,6 +181,7 @@ def resumed(
     folder,        # folder in which `iterate` saves its rounds, or None
 ) -> Run:          # row 0 and the finished rounds
     "The rounds of a run that are already finished."
+    # called by `iterate` first, so a killed run goes on, and a longer run begins with a shorter one's rounds
     run = Run()
     files = on_main(partial(_finished, folder)) if folder else []
     for path in files:
@@ -212,6 +220,7 @@ def iterate(
     label=label_at_once, # the labeller
 ) -> Run:
     "Iterated hybrid policy with validation early stop (Algorithm 2)."
+    # called by `hppo` for rows of VARIANTS with several rounds
     first = pool
     run = resumed(sft, corpus, s, folder)
     for number in range(len(run.history), resolve(s, variant.rounds) + 1):
@@ -240,5 +249,6 @@ def hppo(
     >>> [row['round'] for row in run.history] # of which run.policy is the best
     [0, 1, 2]
     """
+    # the stages of preference runs (page pipeline), and the leaderboard's trained rows
     if variant.rounds == 1: return single_round(sft, corpus, s, pool, variant, label)
     return iterate(sft, corpus, s, pool, variant, folder, label)

@@ -16,6 +16,7 @@ def row_lengths(
     block=8192, # rows at a time
 ) -> np.ndarray: # (N,) float64
     "Euclidean length of every row, as a double."
+    # for checks of a table (pages retrieval, folder, goods), which hand them on to `unit_rows`
     parts = []
     # in double: a row of length one must be told from one that is off by 1e-6
     for i in range(0, max(1, len(x)), block): # no rows are one empty part
@@ -35,6 +36,7 @@ def unit_rows(
     block=8192, # rows at a time
 ) -> np.ndarray: # (N, d) unit rows of float32
     "The rows scaled to length one; a table of unit rows is returned as it is."
+    # for items and queries of an index, and for a folder's items, which may lie on the disk
     # a row that is as near to one as its numbers can be keeps its bits, and a mapped table its file
     half = _half(x, block)
     is_unit = np.abs(lengths - 1) < (np.finfo(np.float16).eps if half else 1e-6) # as near as rounding allows

@@ -28,6 +28,7 @@ def clone_root(
     start:Path|str='.', # folder to begin at
 ):                      # the folder of the clone, None outside of one
     "The nearest clone of modit at or above a folder."
+    # decides whether runs, settings and commands are those of a clone or of an installed package
     # both, since other projects have a settings.ini too
     return next((x for x in _above(start) if (x/'settings.ini').exists() and (x/'data_synth').is_dir()), None)
 
@@ -36,6 +37,7 @@ def repo_root(
     start:Path|str='.', # folder to begin at
 ) -> Path:
     "The clone that a folder lies in; outside of a clone, the folder that came with the package."
+    # for committed files: settings, tables, figures, pages
     package = Path(modit.__file__).parent
     carried = package/'carried' # written when a wheel is built
     return clone_root(start) or (carried if carried.is_dir() else package.parent)
@@ -43,6 +45,7 @@ def repo_root(
 # %% ../nbs/002_settings.ipynb #c0080a1d
 def check_package():
     "Refuse to run a package that is not that of the clone this process stands in; raises `ValueError`."
+    # the command asks this first
     # two clones with one environment: stages of this one would be named after code of the other
     clone, package = clone_root(), Path(modit.__file__).resolve().parent
     advice = f'run the modit of its own .venv, or install it: pip install -e {clone}'
@@ -54,6 +57,7 @@ def _announce(path): warnings.warn(f'settings are those of {path}', stacklevel=2
 
 def settings_path() -> Path:
     "The settings file in force; warns if the file is neither the clone's nor the package's."
+    # for `read_profiles`; a person's own file counts where the command is started
     # another program's settings.ini has no `seq_len`, and is passed over
     for path in (x/'settings.ini' for x in _above('.')):
         if path.exists() and 'seq_len' in path.read_text(errors='ignore', encoding='utf-8'):
@@ -66,6 +70,7 @@ def read_profiles(
     path:Path|str|None=None, # a settings file, by default that of `settings_path`
 ) -> configparser.ConfigParser:
     "Parse the settings file; raises `ValueError` naming the file and the line when it is malformed."
+    # for settings.ini, and for domain.ini of a folder
     path = path or settings_path()
     form = dict(inline_comment_prefixes=('#',), interpolation=None)
     cfg = configparser.ConfigParser(default_section='', **form) # [DEFAULT] is merged by `profile_values`
@@ -254,6 +259,7 @@ def override(
     **changes,  # new values by name, as text or Python values
 ) -> Settings:
     "The same settings with some changed, parsed and checked as `load_settings` does; raises `ValueError`."
+    # for pages that ask for stages under other settings; `dataclasses.replace` would check nothing
     _refuse_unknown(changes)
     parsed = {key: parse_value(key, _KINDS[key], value) for key, value in changes.items()}
     return check_settings(replace(s, **parsed))
@@ -266,6 +272,7 @@ def of(
     domain:str, # a domain's name
 ):              # the value for this domain
     "Value of a per-domain setting for one domain, None for an empty list; raises `ValueError`."
+    # for settings of PER_DOMAIN; keys of stages take one domain's value by it
     require(key in (*PER_DOMAIN, 'folders'), f'setting {key} is not given by domain; read it as s.{key}')
     require(domain in self.domains, f'unknown domain {domain!r}; use one of {", ".join(self.domains)}')
     values = getattr(self, key)

@@ -27,6 +27,7 @@ def mix_domains(
     rng,        # NumPy generator
 ) -> np.ndarray: # (n, 2) domain and row within it, shuffled
     "The shuffled multi-domain pool (App. B, Stages)."
+    # for `continue_pretraining`; order and repetition decide which rows a batch mixes
     pool = []
     for i, (n, times) in enumerate(zip(rows, repetition, strict=True)):
         once = np.stack([np.full(n, i), np.arange(n)], 1)
@@ -44,6 +45,7 @@ def continue_pretraining(
 
     >>> shared, losses = modit.continue_pretraining(base, [corpus], s)
     """
+    # the stages `cpt` and `cpt_single`; page evidence and the leaderboard train models of their own
     model = copy.deepcopy(model)
     names = [c.name for c in corpora]
     rows = [s.of('train_rows', name) for name in names]
@@ -66,6 +68,7 @@ def sft_targets(
     s:Settings, # sft_depth, 0 for the whole tail, k for the k densest items
 ) -> np.ndarray: # (n, d) unit targets
     "The target of each sequence: the centroid of its tail, or of its densest items (t_tail)."
+    # for `finetune`; another target is tried by page targets through `sft_depth`
     ids = cases.sequence[:, -s.sft_depth:] if s.sft_depth else cases.tail
     return centroid(corpus.items, ids)
 
@@ -77,6 +80,7 @@ def sft_rows(
     rng,    # NumPy generator of this step
 ) -> dict:  # prefix (B, m, d), target (B, d), t (B, D), noise (B, D, d), visible (B, D) bool
     "A batch of seeds and targets with its draws of dropout, time and noise."
+    # for `finetune`
     B = len(prefix)
     D = s.sft_draws
     # draws in this order make the committed models
@@ -94,6 +98,7 @@ def sft_loss(
     jacobi='endpoint', # Jacobi weight
 ):                     # scalar tensor
     "Mean flow-matching loss towards one target for each sequence (L_SFT)."
+    # for `finetune`
     prefix, t, noise, visible = (rows[name] for name in ('prefix', 't', 'noise', 'visible'))
     draws = t.shape[1]
     position = torch.full((draws,), prefix.shape[1], device=t.device)
@@ -113,6 +118,7 @@ def finetune(
     >>> losses[-1] < losses[0]
     True
     """
+    # the stages `sft` and `sft_single`; page evidence and the leaderboard train models of their own
     model = copy.deepcopy(model)
     name, word = corpus.name, corpus.drawn_by
     cases = training_cases(corpus, s.of('train_rows', name), s)

@@ -52,6 +52,7 @@ def to_tangent(
     v, # (..., d) vectors
 ):     # (..., d) the part of v at right angles to x
     "Projection of v onto the tangent space at x."
+    # for the head of the model, which may leave no part along z, and for curvature here
     return v - _dot(x, v)*x
 
 # %% ../nbs/020_sphere.ipynb #c014
@@ -62,6 +63,7 @@ def angle(
     y, # (..., d) unit vectors
 ):     # (...) radians in [0, pi]
     "Angle between unit vectors by atan2, accurate at both ends."
+    # for the weight of a velocity error (`flow_loss`)
     return torch.atan2(_norm(_across(x, y)), _dot(x, y))[..., 0]
 
 # %% ../nbs/020_sphere.ipynb #c019
@@ -81,6 +83,7 @@ def exp_map(
     v, # (..., d) tangent vectors at x
 ):     # (..., d) unit points
     "Follow the great circle from x along v for its length."
+    # for `geodesic`, and for samplers that follow the circle and not the chord
     length = _norm(v)
     return torch.cos(length)*x + sinc(length)*v
 
@@ -109,6 +112,7 @@ def geodesic(
     t,  # (...) times in [0, 1], one for each path, or one number
 ):      # points (..., d), velocities (..., d)
     "Great-circle path z_t and its velocity (equation of L_FM: z_t and its time derivative)."
+    # for `flow_loss`: its velocity is what every model is trained to give
     t = torch.as_tensor(t, dtype=x0.dtype, device=x0.device)[..., None]
     # in w and sinc nothing is divided by a small angle
     w = log_map(x0, x1)
@@ -122,6 +126,7 @@ def jacobi_weight(
     kind,  # endpoint, reverse or none
 ):         # (...) weights in [0, 1]
     "Scalar curvature weight of a squared velocity error (App. A, Jacobi curvature weighting)."
+    # for `weighted_error`
     if kind == 'endpoint': return sinc((1 - t)*theta)**2
     if kind == 'reverse': return sinc(t*theta)**2
     if kind == 'none': return torch.ones_like(t*theta)
@@ -138,6 +143,7 @@ def weighted_error(
     kind,     # endpoint, anisotropic, reverse or none
 ):            # (...) weighted squared norms
     "Squared velocity error under a Jacobi weight (equation of L_FM; App. A)."
+    # the last step of `flow_loss`
     if kind != 'anisotropic': return jacobi_weight(t, theta, kind)*error.square().sum(-1)
     e = normalize(velocity)
     # curvature acts in the tangent plane alone

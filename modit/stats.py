@@ -31,6 +31,7 @@ def resample_counts(
     rng:np.random.Generator, # a named stream
 ) -> np.ndarray:             # (B, units) float32, each row sums to `units`
     "How often each unit occurs in each resample (sec. Significance); raises `ValueError` for no units."
+    # for `shared_counts` of page verdicts and for the leaderboard, whose streams name what is resampled
     if units < 1 or resamples < 1:
         raise ValueError(f'cannot resample {units} units {resamples} times; both must be at least 1')
     # so many rows at a time bound memory; the draws are the same in blocks of any size
@@ -45,6 +46,7 @@ def resample_counts(
 # %% ../nbs/190_stats.ipynb #c011
 def _unit_sums(values, clusters):
     "Sums (u, c) and sizes (u, c) of the units; NaN counts as absent."
+    # for `bootstrap_contrasts`: a resample of units needs their sums alone
     valid = ~np.isnan(values)
     filled = np.where(valid, values, 0)
     if clusters is None: return filled, valid
@@ -57,6 +59,7 @@ def _unit_sums(values, clusters):
 # %% ../nbs/190_stats.ipynb #c014
 def _ratio(sums, sizes, counts):
     "Weighted means (B, c); NaN where a resample holds no scored case."
+    # for `bootstrap_contrasts`
     total, sizes = counts @ sums, sizes.astype(float)
     alike = (sizes == sizes[0]).all() # then every resample has as many cases as the sample
     size = np.broadcast_to(sizes.sum(0), total.shape) if alike else counts @ sizes
@@ -86,6 +89,7 @@ def bootstrap_contrasts(
     level=.95,     # coverage of the intervals
 ) -> list[Interval]: # one a column
     "Percentile bootstrap of many contrasts at once; raises `ValueError` if counts do not fit (fig:sig)."
+    # for `paired_bootstrap`; bench/ times it
     values = np.asarray(values, float)
     if values.ndim != 2: raise ValueError(f'values: expected shape (cases, contrasts), got {values.shape}')
     sums, sizes = _unit_sums(values, clusters)
@@ -119,6 +123,7 @@ def paired_bootstrap(
     level=.95,        # coverage
 ):                    # an Interval, or a list of them for (n, c)
     "Mean per-case difference, cases resampled (sec. Significance; fig:sig)."
+    # half of the rule on items (page verdicts), and the whole of the paper's
     values, single = _contrast(a, b)
     if counts is None: counts = _usual_counts(len(values), resamples)
     intervals = bootstrap_contrasts(values, counts, level=level)
@@ -137,6 +142,7 @@ def cluster_interval(
     level=.95,  # coverage
 ) -> Interval:  # units counts patterns
     "Mean per-case difference with Student's t over patterns; `ValueError` for fewer than two of them (ours)."
+    # the rule on new patterns, half of that on items (page verdicts); the leaderboard, `modit evaluate`
     values, clusters = _contrast(a, b)[0][:, 0], np.asarray(clusters)
     scored = ~np.isnan(values)
     values, (unit, group) = values[scored], np.unique(clusters[scored], return_inverse=True)
@@ -150,6 +156,7 @@ def holm(
     p:np.ndarray, # (m,) p-values of one family; NaN is left out
 ) -> np.ndarray: # (m,) adjusted p-values
     "Holm's step-down adjustment over a family of contrasts (ours, for fig:sig)."
+    # for cells of a contrast (page verdicts), and for families of pages bootstrap and negative
     p = np.asarray(p, float)
     # NaN sorts to the end, and counts as no test
     order, m = np.argsort(p), int((~np.isnan(p)).sum())
@@ -164,6 +171,7 @@ def verdict(
     side:int=+1,       # the claimed sign: +1 or -1
 ) -> str:              # for, neither or against
     "Whether an interval supports a claimed sign or contradicts it; raises `ValueError` for another side."
+    # for every cell of a claim: page ledger counts its three words
     if side not in (1, -1): raise ValueError(f'a claim has side +1 or -1, not {side!r}')
     low, high = sorted((side*interval.low, side*interval.high))
     return 'for' if low > 0 else 'against' if high < 0 else 'neither'

@@ -26,6 +26,7 @@ def stream(
     *names,   # what the stream is for: words and numbers
 ) -> np.random.Generator:
     "An independent random generator for a named purpose."
+    # whoever draws anything: data, weights, batches, cases, resamples
     # JSON keeps ('ab', 'c') and ('a', 'bc') apart; every committed number rests on these bytes
     digest = hashlib.sha256(json.dumps([seed, *names], default=str).encode()).digest()
     return np.random.default_rng(np.frombuffer(digest, dtype=np.uint32))
@@ -35,6 +36,7 @@ def fingerprint(
     *parts, # JSON-serialisable values
 ) -> str:   # 12 hexadecimal digits
     "A short, stable hash of values, independent of process and machine."
+    # for keys of stages, marks, and names of folders that have no short one
     # keys of all stored stages are made of this text: another one makes every stage anew
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -44,6 +46,7 @@ def runs_dir(
     folders=(), # your own domain folders
 ) -> Path:      # the folder of all stored runs
     "The folder of stages, notebooks, marks and locks: $MODIT_RUNS, runs/ of the clone, or beside your data."
+    # asked at each call, since tests and pages change MODIT_RUNS
     given, clone = os.environ.get('MODIT_RUNS'), clone_root()
     if given: return Path(given).absolute() # a kernel or a job starts in another folder
     if clone: return clone/'runs'
@@ -106,6 +109,7 @@ def whole_files(
     gone=(), # files beside them that do not stay
 ):           # a partial file for each, open for bytes
     "Put files in their places when all of them are written; raises `OSError` when the disk refuses."
+    # for `write_folder`, whose two or three files must be of one writing
     parts = []
     try:
         with ExitStack() as stack:
@@ -162,6 +166,7 @@ def lock_file(
     doing='',  # what the lock is held for, shown to those who wait; empty for a short task
 ):             # an open file, which holds the lock until it is closed
     "Lock out other processes; without `wait`, raises `BlockingIOError` when another one holds the lock."
+    # for a stage that is being made, the graph, and files that several pages write
     path.parent.mkdir(parents=True, exist_ok=True)
     # a+: to open the file must not empty what its holder wrote there
     file = open(path, 'a+', encoding='utf-8')
@@ -182,6 +187,7 @@ def save_arrays(
     **meta,        # JSON-serialisable metadata kept beside them
 ):
     "Write arrays and metadata as one safetensors file, atomically."
+    # behind checkpoints, corpora, pools, domains and embeddings; `load_arrays` reads all of them
     arrays = {k: np.ascontiguousarray(v) for k, v in arrays.items()}
     # sorted, so that equal content gives equal bytes
     atomic_write(path, save(arrays, metadata={'modit': json.dumps(meta, sort_keys=True)}))
@@ -234,6 +240,7 @@ def as_rows(
     path=None, # file to write the table to; None: it stays in memory
 ) -> np.ndarray: # (N, d), rows of float32
     "A table made of blocks of rows, in memory or mapped from a file."
+    # for items that are generated or brought to length one
     if path is None: return np.concatenate([np.asarray(x, '<f4') for x in blocks])
     save_rows(path, blocks, shape)
     return open_rows(path)
@@ -245,6 +252,7 @@ def save_table(
     folder=None, # another folder whose files may hold the table
 ) -> str:      # name of the file that holds the table, beside `path` or in the other folder
     "Write a table, unless it is mapped from a file beside `path` or in the other folder."
+    # for domains and corpora, which share one file of items
     homes = [Path(home).resolve() for home in (path.parent, folder) if home]
     if isinstance(x, np.memmap) and x.dtype == '<f4' and x.flags.c_contiguous:
         file = Path(x.filename).resolve()
@@ -261,6 +269,7 @@ def load_table(
     folder=None, # the other folder that may hold it
 ) -> np.ndarray: # (N, d) mapped
     "Map a saved table; raises `ValueError` when it is missing or damaged."
+    # for domains and corpora
     beside = path.with_name(name)
     return open_rows(Path(folder)/name if folder and not beside.exists() else beside)
 
@@ -269,6 +278,7 @@ def named(
     word:str, # module:function
 ):            # the function
     "The function of this name; raises `ValueError` if it cannot be imported."
+    # for words of settings and tables such as module:function, and for modules that are imported late
     module, _, name = word.partition(':')
     try: return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as e:

@@ -31,6 +31,7 @@ def learning_rate(
     floor:float,  # lowest rate over the peak
 ) -> float:
     "Warm-up and cosine decay (App. B, Stages)."
+    # for `fit`; page deviations computes the paper's highest rates by it
     rising = max(1, round(warmup*steps)) # it is a divisor
     if step < rising: return peak*(step + 1)/rising
     # -1: the last step itself is at the floor
@@ -45,6 +46,7 @@ def save_checkpoint(
     **meta,         # JSON-serialisable metadata: step, losses, ...
 ):
     "Write weights and optimiser state atomically."
+    # for `fit`, rounds and finished stages: all three are read by `load_checkpoint`
     arrays = {f'model.{k}': v.detach().cpu().numpy() for k, v in model.state_dict().items()}
     moments = optimiser.state_dict()['state'] if optimiser is not None else {}
     for i, state in moments.items():
@@ -79,6 +81,7 @@ def load_checkpoint(
     optimiser=None, # AdamW, whose moments are restored
 ) -> dict:          # the metadata saved with it
     "Restore weights; raises `ValueError` for a damaged or foreign file."
+    # for `get_model`, for rounds that are read again, and for `fit` when it resumes
     arrays, meta = load_arrays(path)
     weights = {k[6:]: torch.from_numpy(v) for k, v in arrays.items() if k.startswith('model.')}
     _check_fit(path, meta.get('kind'), model, weights)
@@ -89,6 +92,7 @@ def load_checkpoint(
 # %% ../nbs/100_training.ipynb #d101
 def processes() -> PartialState: # process_index of num_processes, and the device
     "This process among those started together; raises `ValueError` if they did not find each other."
+    # whoever asks where a model lies or which process writes
     cpu = parse_flag_from_env('ACCELERATE_USE_CPU') or not torch.accelerator.is_available()
     state = PartialState(cpu=cpu, timeout=timedelta(days=7)) # the first may prepare for hours
     started = int(os.environ.get('WORLD_SIZE', 1))
@@ -108,6 +112,7 @@ def on_main(
     work, # function without arguments, called by the first process alone
 ):        # the result of `work`, on every process
     "Let the first process work while the others wait; raises the error of `work`."
+    # for `fit` and the makers of page pipeline, whose other processes wait
     if processes().num_processes == 1: return work()
     result = error = None
     if processes().is_main_process:
@@ -124,6 +129,7 @@ def shard_rows(
     world:int,  # number of processes
 ) -> dict:      # name -> (B/world, ...) tensors
     "One process's share of a global batch; raises `ValueError` when the shares differ in size."
+    # for `fit`; equal shares, so that a mean of their means is the mean of the batch
     n = len(next(iter(rows.values())))
     if n % world:
         message = f'a batch of {n} rows cannot be shared by {world} processes'
@@ -137,6 +143,7 @@ def micro_batches(
     size:int,  # rows of a micro-batch
 ):             # yields (rows, weight) with weights that sum to one
     "Cut a batch into micro-batches whose weights sum to one."
+    # for `train_step`
     n = len(next(iter(rows.values())))
     for i in range(0, n, size):
         part = {k: v[i:i + size] for k, v in rows.items()}
@@ -148,6 +155,7 @@ def all_reduce_mean(
     loss,  # scalar tensor, mean loss of the share
 ) -> float: # mean loss of the batch
     "Means over all processes, in place for the gradients."
+    # for `train_step`
     if processes().num_processes == 1: return float(loss)
     grads = [p.grad for p in model.parameters() if p.grad is not None]
     # in one vector: one exchange a step
@@ -167,6 +175,7 @@ def train_step(
     precision='fp32', # precision of matrix products: fp32 or bf16
 ) -> float:     # mean loss of the batch
     "One optimiser step with gradient accumulation and clipping."
+    # for `fit`; bench/ times it
     total = 0.
     device = next(iter(rows.values())).device.type
     for part, weight in micro_batches(rows, micro):
@@ -199,6 +208,7 @@ def refuse_precision(
     device, # torch.device
 ):
     "Raise `ValueError` for products that a device does not compute."
+    # for `products_in`, before a stage trains for hours
     nvidia = device.type == 'cuda' and torch.version.hip is None
     able = dict(tf32=nvidia and torch.cuda.get_device_capability(device) >= (8, 0),
                 bf16=not nvidia or torch.cuda.is_bf16_supported(including_emulation=False))
@@ -212,6 +222,7 @@ def products_in(
     precision, # fp32, tf32 or bf16
 ):
     "Matrix products of a precision, inside the context; raises `ValueError` if the device cannot."
+    # around the maker of a stage (`make_stage`), which gives its precision
     refuse_precision(precision, processes().device)
     usual = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision('high' if precision == 'tf32' else 'highest')
@@ -232,6 +243,7 @@ def fit(
     on_step=None,  # called with (steps done, model) after each step
 ) -> list:         # loss of every step
     "Minimise a loss, resuming from a checkpoint; raises `FloatingPointError` if the loss is not finite."
+    # for pretraining, CPT, SFT, preference rounds and direct rewards: a change is in all of their keys
     process = processes()
     path = Path(folder)/'checkpoint.safetensors' if folder else None
     first = process.is_main_process

@@ -117,6 +117,7 @@ def require(
     message:str, # what is wrong and what to do, one line
 ):
     "Raise `ValueError` with a message unless a condition holds."
+    # for every refusal: the command prints the message as its one line
     if not good: raise ValueError(message)
 
 # %% ../nbs/000_vocabulary.ipynb #c016
@@ -136,6 +137,7 @@ def parse_value(
     value,   # text from the file, or a Python value from an override
 ):           # the value, of that kind
     "Read `value` as `kind`; raises `ValueError` naming the key."
+    # for settings.ini and overrides (page settings), and for domain.ini (page folder)
     if isinstance(kind, types.GenericAlias):
         parts = value.split() if isinstance(value, str) else value
         require(isinstance(parts, (list, tuple)), f'setting {key}: expected a list, got {value!r}')

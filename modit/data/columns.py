@@ -45,6 +45,7 @@ def to_column(
     n=None,   # rows that there are; None: any number
 ) -> pd.Series: # (n,), rows numbered from 0
     "Values in the order of their rows; raises `ValueError` where they are not one for each row."
+    # everything that comes by row goes through it: files here, and what Python programs give `write_folder`
     shape = getattr(values, 'shape', (0,))
     rows = np.iterable(values) and not isinstance(values, str | bytes | Mapping | Set) and len(shape) == 1
     what = f'shape {tuple(shape)}' if len(shape) != 1 else type(values).__name__
@@ -64,6 +65,7 @@ def in_pandas(
     table, # of Arrow, `datasets.Dataset` and the like, or anything else, which stays as it is
 ):         # a DataFrame
     "A table whose whole numbers beside a gap stay whole."
+    # for `write_table` (page folder)
     if hasattr(table, 'with_format'): table = table.with_format('arrow')[:] # of `datasets`
     if not hasattr(table, 'to_pandas'): return table
     try: return table.to_pandas(types_mapper=pd.ArrowDtype)
@@ -76,6 +78,7 @@ def to_text(
     values, # a column
 ) -> np.ndarray: # (n,) of text, empty where a value is missing
     "Values as text."
+    # for ids, texts and patterns of a folder, and for the words that serving shows
     column = to_column('column', values)
     return column.astype(str).where(column.notna(), '').to_numpy(object)
 
@@ -92,6 +95,7 @@ def to_vectors(
     values, # (N, d), or a column of N vectors
 ) -> np.ndarray: # (N, d) floats, in the precision and on the disk where they are
     "One table of vectors; raises `ValueError` for what is none."
+    # for `write_folder`
     wanted = 'give one table of numbers, (N, d), of float32 or float16'
     if len(getattr(values, 'shape', ())) < 2: values = list(to_column('embeddings', values))
     try: rows = np.ascontiguousarray(values)
@@ -106,6 +110,7 @@ def table_file(
     stem:str, # its name without suffix
 ): # its path; None where there is none
     "The csv or parquet file of a table; raises `ValueError` where both are there, or a folder of parts."
+    # for items and sessions of a folder, in training and in serving
     paths = [p for p in (folder/f'{stem}.csv', folder/f'{stem}.parquet') if p.exists()]
     require(len(paths) < 2, f'{stem}.csv and {stem}.parquet are both there; keep one of them')
     parts = [p.name for p in paths if not p.is_file()]
@@ -149,6 +154,7 @@ def read_table(
     path, # csv or parquet
 ) -> pd.DataFrame: # rows numbered from 0, of csv all as text
     "A table; raises `ValueError` where it cannot be read."
+    # for items and sessions of a folder, in training and in serving
     require(not path.is_dir(), f'{path.name} is a folder; join its parts, in their order, into one file')
     try:
         return _read_parquet(path) if path.suffix == '.parquet' else read_csv(path)
@@ -173,6 +179,7 @@ def session_lines(
     sessions, # lists of ids
 ) -> list: # of texts, the ids of a session separated by spaces
     "Sessions as csv holds them; raises `ValueError` for ids that could not be told apart."
+    # for `write_folder`
     def ids_of(x): return x if isinstance(x, str) else [str(i) for i in x]
     rows = list(map(ids_of, to_column('sessions', sessions)))
     for i, row in enumerate(rows):
@@ -191,6 +198,7 @@ def steady(
     names,  # of the files
 ):
     "Raises `ValueError` where files of different writings may lie in a folder."
+    # for folders that another program may be writing while they are read
     before = _states(folder/name for name in names)
     half = f'{folder.name}: a writing of its files was cut off or goes on, and they may not belong together'
     require(not (folder/HALF).exists(), f'{half}; write all of them anew, or remove {HALF} once they do')
@@ -207,5 +215,6 @@ def file_digest(
     path, # of a file
 ) -> str: # 64 hexadecimal digits
     "The hash of a file's content; it is read again once its number, its size or one of its times is another."
+    # the key of a folder is made of it: other digests train all of its stages anew
     now = Path(path).stat()
     return _digest(path, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)

@@ -71,6 +71,7 @@ def write_folder(
     >>> ids = [f'shoe{i}' for i in range(len(domain.items))]
     >>> modit.write_folder('shoes', domain.items, ids, domain.attribute)
     """
+    # for Python programs, and for public domains, icons and the leaderboard's small ones
     _write(path, embeddings, dict(id=ids, attribute=attribute) | columns, sessions)
 
 # %% ../../nbs/data/037_folder.ipynb #c012
@@ -78,6 +79,7 @@ def find_folder(
     path, # absolute, or relative to the working directory or to `runs_dir()`
 ) -> Path:
     "The folder, in the working directory or else under `runs_dir()`; raises `ValueError` if it is missing."
+    # whoever reads a folder begins here, so that all look in the same places
     folder = Path(path) if Path(path).is_dir() else runs_dir()/path
     require(folder.is_dir(), f'{path}: no such folder; give one with embeddings.npy and items.csv')
     return folder.resolve()
@@ -87,6 +89,7 @@ def open_embeddings(
     folder:Path, # of a domain
 ) -> np.ndarray: # (N, d) mapped, read only
     "The table of embeddings; raises `ValueError` if it is missing or no table of floats."
+    # mapped and checked nowhere else: training and serving read embeddings by it
     path = folder/'embeddings.npy'
     require(path.exists(), 'embeddings.npy is missing; write an (N, d) array of float32 or float16 there')
     try: x = open_memmap(path, mode='r')
@@ -102,6 +105,7 @@ def items_table(
     needed=('id', 'attribute'), # columns
 ) -> pd.DataFrame: # a row an item; of a csv all as text
     "What a folder says of its items; raises `ValueError` when the table is missing or lacks a column."
+    # labels and patterns of a folder for training; serving reads its own, where labels may be missing
     path = table_file(folder, 'items')
     wanted = f'write a row an item, with {" and ".join(needed)}'
     require(path, f'items.csv is missing (or items.parquet); {wanted}')
@@ -156,6 +160,7 @@ def raw_sessions(
     path, # of a folder
 ):        # list of arrays of item rows, None where there is no file
     "The sessions of a domain, without its embeddings; raises `ValueError` if a file cannot be read."
+    # for pretraining on folders (page pipeline)
     folder = find_folder(path)
     sessions = _read_sessions(folder)
     return None if sessions is None else _session_rows(sessions, items_table(folder).id)
@@ -170,6 +175,7 @@ def read_facts(
     path, # of a folder
 ) -> dict: # name -> value, {} where there is no file
     "Threshold and settings in domain.ini; raises `ValueError` for a malformed file or an unknown name."
+    # for checks and keys of training, and for serving, which takes k and the threshold from it
     path = find_folder(path)/FACTS
     profiles = read_profiles(path) if path.exists() else {}
     values = dict(profiles['domain']) if 'domain' in profiles else {}
@@ -259,6 +265,7 @@ def own_domain(
     rows=None,  # file for normalised items, if the folder's are not of unit length; None: memory
 ) -> FolderDomain:
     "A domain read from your own folder; `ValueError` for an invalid folder or settings that do not fit it."
+    # the stage `corpus` of a folder
     domain = read_folder(s.of('folders', name), rows)
     (n, dim), expected = domain.items.shape, (s.of('items', name), s.dim)
     fit = f'{name}: {n} items of dimension {dim}, and settings for {expected[0]} of {expected[1]}'
@@ -271,6 +278,7 @@ def folder_key(
     path, # of a folder
 ) -> str: # 12 hexadecimal digits
     "Fingerprint of the contents of a domain's files; raises `ValueError` if there is no such folder."
+    # in the key of `corpus`: a changed file of the folder makes its stages anew, wherever the folder lies
     folder = find_folder(path)
     files = [table_file(folder, stem) for stem in ('items', 'sessions')]
     files = [f for f in (folder/'embeddings.npy', *files) if f and f.is_file()]

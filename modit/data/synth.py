@@ -32,6 +32,8 @@ def make_world(
     s:Settings, # seed, super_patterns, dim
 ) -> World:
     "The shared directions of a profile."
+    # in the keys of `domain` and `pretrained`: a change draws all domains anew and trains every model again
+    # called by the two functions below that take settings, and by the leaderboard for its made domains
     # draws in this order make the committed worlds
     rng = stream(s.seed, 'world')
     super_centres = normalize(rng.normal(size=(s.super_patterns, s.dim)))
@@ -44,6 +46,7 @@ def domain_constants(
     name:str, # a domain of settings.ini
 ) -> dict:
     "The frozen generator constants of a domain; raises `ValueError` for an unknown one."
+    # behind `make_domain` and the key of the stage `domain`; the constants are in it by value
     table = pd.read_csv(repo_root()/'data_synth'/'domains.csv', index_col='domain', comment='#',
                         dtype=dict(domain=str), keep_default_na=False) # a domain may be called 007 or NA
     known = ', '.join(table.index)
@@ -68,6 +71,7 @@ def draw_patterns(
     rng,    # NumPy generator
 ) -> Patterns:
     "Pattern centres, levels and pocket axes."
+    # called by `make_domain` first of all, since items are drawn around these centres
     S, d = world.super_centres.shape
     # draws in this order make the committed domains
     J, supers = int(c['pockets']), np.arange(n) % S
@@ -88,6 +92,7 @@ def pattern_logit(
     rng,      # NumPy generator
 ) -> np.ndarray: # (C,)
     "Log-odds of the attribute at the centre of each pattern."
+    # called by `make_domain` after the items have their patterns: the stream is read in that order
     n, d = patterns.centres.shape
     # d**.5: the cosine of a centre with the slope falls with d, and kg means the same at any d
     between = c['ku']*patterns.level + c['kg']*d**.5*(patterns.centres @ patterns.slope)
@@ -102,6 +107,7 @@ def scatter(
     rng,    # NumPy generator
 ) -> tuple: # items (n, d) float32, log-odds by pockets (n,), modality (n,) uint8
     "Items around their centres, stretched along the axes of their pattern."
+    # for items of domains and of raw sessions: a change draws both anew, and every model is trained again
     n, d = centre.shape
     z = rng.standard_normal((n, d))
     modality = rng.integers(len(MODALITIES), size=n)
@@ -147,6 +153,7 @@ def make_domain(
     block=50_000, # items at a time
 ) -> Domain:
     "Draw a synthetic domain of the settings' size."
+    # called by `synthetic_domain`, and by the leaderboard for its made domains
     c, rng = c or domain_constants(name), stream(s.seed, 'pocket domain', name)
     clusters, n = s.of('clusters', name), s.of('items', name)
     # draws in this order make the committed domains; page targets repeats them with the same stream
@@ -177,11 +184,13 @@ def synthetic_domain(
     >>> domain.items.shape
     (3000, 16)
     """
+    # the stage `domain` (page pipeline)
     return make_domain(make_world(s), name, s, path=path)
 
 # %% ../../nbs/data/030_synth.ipynb #c035
 def session_constants() -> dict:
     "Constants of raw sessions: the domains' averages, without the stretch along the attribute (tau = 1)."
+    # in the key of `pretrained` by value, so a changed constant of one domain trains the prior anew
     table = pd.read_csv(repo_root()/'data_synth'/'domains.csv', index_col='domain', comment='#')
     return table.mean().to_dict() | dict(tau=1.)
 
@@ -194,6 +203,7 @@ def raw_sequences(
     rng,        # NumPy generator
 ) -> np.ndarray: # (n, length, d) float32
     "Raw sessions of new patterns, each session along its own axis, in no metric order."
+    # called once a step of pretraining, by what `synthetic_sessions` returns
     c, (S, d) = session_constants(), world.super_centres.shape
     # patterns new in each session: of the domains' own, a model would learn the places
     visit = np.cumsum(rng.random((n, length)) < hop, axis=1).clip(max=length - 1)[..., None]
@@ -216,6 +226,7 @@ def synthetic_sessions(
     >>> draw(np.random.default_rng(0)).shape
     (32, 8, 16)
     """
+    # the stage `pretrained` (page pipeline); domains that are folders have `mixed_sessions`
     world = make_world(s)
     return lambda rng: raw_sequences(world, s.batch, s.seq_len, s.session_hop, rng)
 
@@ -224,6 +235,7 @@ def world_constants(
     domain=None, # its name; None: constants of raw sessions
 ) -> dict:
     "The generator's constants for a domain, or for raw sessions."
+    # page stages puts them into keys, since a key has code but not what code reads from a file
     return domain_constants(domain) if domain else session_constants()
 
 # %% ../../nbs/data/030_synth.ipynb #c044
@@ -232,6 +244,7 @@ def save_domain(
     path,   # file
 ):
     "Write a domain atomically; its items go into a table beside the file, unless they are in one already."
+    # the stage `domain` (page pipeline) ends with it
     arrays = {k: v for k, v in vars(domain).items() if k not in ('name', 'items')}
     items = save_table(domain.items, Path(path).with_suffix('.npy'))
     save_arrays(path, arrays, kind='domain', name=domain.name, items=items)
@@ -241,6 +254,7 @@ def load_domain(
     path, # file of `save_domain`
 ) -> Domain:
     "Read a domain; raises `ValueError` for a damaged or foreign file."
+    # called by page pipeline, for corpora and for pages that need the hidden truth
     arrays, meta = load_arrays(path)
     require(meta.get('kind') == 'domain', f'{path} holds no domain; point to a file that save_domain wrote')
     return Domain(meta['name'], load_table(Path(path), meta['items']), **arrays)

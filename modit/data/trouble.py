@@ -24,6 +24,7 @@ def embedding_problems(
     model_dim=None, # dimension that a model needs; None: any
 ) -> list:   # of messages
     "Messages about rows that are zero or not finite, and about a dimension other than the model's."
+    # for training (page folder) and for serving (page goods), which refuse the same rows
     file = 'embeddings.npy:'
     lines = _wrong_rows(file, ~np.isfinite(lengths), 'not finite; repair or remove the item')
     lines += _wrong_rows(file, lengths == 0, 'all zeros; repair or remove the item')
@@ -37,6 +38,7 @@ def to_numbers(
     column, # of a table, of any type
 ) -> tuple[np.ndarray, np.ndarray]: # (N,) float64, NaN where blank; (N,) bool, no finite number
     "Labels as numbers: 0, 1, true, false, or a score."
+    # for labels, in checks and where they are read: both must take the same words for numbers
     text = column.astype(str).fillna('').str.strip().str.lower().replace(_WORDS)
     values = pd.to_numeric(text, errors='coerce').to_numpy(np.float64, na_value=np.nan)
     return values, ((text != '') & ~np.isfinite(values)).to_numpy(bool)
@@ -103,6 +105,7 @@ def labels_of(
     threshold, # lowest score of a positive, or None
 ) -> tuple[np.ndarray, list]: # (N,) 0, 1, or NaN where there is none; messages
     "Labels of which some are missing."
+    # for serving (page goods), where labels may be missing
     if 'attribute' not in table: return np.full(len(table), np.nan), []
     values, wrong = to_numbers(table.attribute)
     where, known = 'items: attribute,', values[np.isfinite(values)]
@@ -119,6 +122,7 @@ def patterns_of_labelled(
     label, # (N,) of `labels_of`
 ) -> np.ndarray: # (N,) numbers of names in the order of the alphabet, -1 for none
     "The patterns of labelled items."
+    # for serving (page goods), where items without a label may lack a pattern
     if 'pattern' not in table: return np.full(len(table), -1)
     named = ~np.isnan(label) & (table.pattern.str.strip() != '').to_numpy(bool)
     number = np.full(len(table), -1)
@@ -131,6 +135,7 @@ def table_problems(
     threshold, # lowest score of a positive, or None
 ) -> list:     # of messages
     "Messages about wrong ids, labels and patterns."
+    # for training, where each item has a label; `labels_of` is its like for serving
     lines = _id_problems(table.id) + _label_problems(table.attribute, threshold)
     if 'pattern' not in table: return lines
     positive = is_positive(to_numbers(table.attribute)[0], threshold)
@@ -141,6 +146,7 @@ def session_problems(
     sessions, # list of arrays of item rows, -1 for an unknown id
 ) -> list:    # of messages
     "Messages about sessions with unknown ids, or with fewer than two items."
+    # for training (page folder); serving reads no sessions
     unknown = [(x < 0).any() for x in sessions]
     lines = _wrong_rows('sessions:', unknown, 'names an id that no item has; correct or remove it')
     short = [len(x) < 2 for x in sessions]

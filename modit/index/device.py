@@ -17,6 +17,7 @@ from fastcore.basics import patch
 # %% ../../nbs/index/045_device.ipynb #d005
 def search_device() -> torch.device:
     "The accelerator that PyTorch finds on this machine, or the processor."
+    # for the index here; the model's device is training's own choice (`processes`)
     if torch.accelerator.is_available(): return torch.accelerator.current_accelerator()
     return torch.device('cpu')
 
@@ -25,6 +26,7 @@ def engine_here(
     kind, # engine that the settings name
 ) -> str: # `torch` in place of `flat` where an accelerator is there
     "The engine that a run searches with on this machine."
+    # for corpora when they are prepared and when they are loaded (page pipeline)
     # the same neighbours; the key of a corpus holds the word of the settings, not this one
     return 'torch' if kind == 'flat' and search_device().type != 'cpu' else kind
 
@@ -68,6 +70,7 @@ def best_scores(
     k:int,  # how many
 ):          # (q, min(k, n)) int64 of `ranked`, descending
     "The k best items of each row, equal scores by id; two short selections in place of a long one."
+    # for `search`
     q, n = scores.shape
     every = torch.arange(n, device=scores.device)
     # else the k best lie in the k groups with the largest maxima: two short selections

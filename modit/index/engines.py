@@ -79,6 +79,7 @@ def hnsw_index(
     items, # (n, d) unit embeddings
 ): # a filled FAISS index by inner product
     "An HNSW graph index of the items."
+    # ENGINES of page retrieval names it: `index = hnsw`
     # many links, for queries do not lie where the items are
     index = faiss.IndexHNSWFlat(items.shape[1], 32, faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efSearch = 256 # wide: queries do not lie where the items are
@@ -91,6 +92,7 @@ def lists_index(
     items, # (n, d) unit embeddings
 ): # a filled FAISS index by inner product
     "An inverted-file index of the items, in half precision in memory."
+    # ENGINES of page retrieval names it: `index = ivf`
     if len(items) >= _STORED_FROM: return _kept_lists(items)
     index = empty_lists(items)
     index.add(items)
@@ -102,6 +104,7 @@ def neighbours_found(
     exact, # (q, K) the nearest items
 ) -> np.ndarray: # (q,) fractions
     "Share of the exact neighbours that were returned: the recall of an index."
+    # for audits, and for bench/race.py
     return np.array([np.isin(near, got).mean() for near, got in zip(exact, ids, strict=True)])
 
 # %% ../../nbs/index/115_engines.ipynb #a010
@@ -135,6 +138,7 @@ def audit(
     k:int,         # neighbours
 ) -> pd.DataFrame: # a row per family and `all`: queries, found, least, attr, same, joint, bias, winners
     "Compare an index with exact search on the queries that it will label."
+    # for `audit_labels`; page engines shows its table
     n, parts = len(cases), {}
     flat = corpus.index.with_engine('flat')
     for name, queries in families.items():
@@ -174,6 +178,7 @@ def audit_labels(
     most=AUDITED,  # most cases that are audited
 ) -> None:
     "Raise `ValueError` if the corpus's index is inexact and its labels are too far from the exact ones."
+    # before a pool is labelled (`labeller` of page pipeline), and before page guidance labels fans
     if corpus.index.kind == 'flat': return
     # the first cases are as random as the others
     some = {name: queries[:most] for name, queries in families.items()}

@@ -103,6 +103,7 @@ def __len__(self:MilvusIndex):
 @patch
 def _insert(self:MilvusIndex, items):
     "Insert the rows that are missing; raises `ConnectionError` if rows are missing afterwards."
+    # called when the index is opened
     done = len(self)
     if done == len(items): return
     for i, j in in_chunks(len(items), self.batch):

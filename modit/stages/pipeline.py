@@ -50,6 +50,7 @@ def get_corpus(
 # %% ../../nbs/stages/220_pipeline.ipynb #c286b236
 def _checkpoint_path(path, i): return path.with_name(f'{path.stem}.{i}.safetensors') # the i-th of a run
 
+# Called by `get_model` after the weights are loaded: they are saved without the model that guides them.
 def _guide_of(s, stage, domain): # the model that gives the unconditional velocity, None: the stage's own
     # by what guided it in training: SFT, where loss (rounds) or serving (direct) was guided
     frozen = is_guided(s) if 'pool' in STAGES[stage].parents else stage == 'direct' and s.guidance_scale != 1
@@ -135,6 +136,7 @@ def labeller(
     folder, # keeps the blocks of a pool that belongs to a round
 ):          # a function with the arguments of `label_at_once`
     "A labeller that audits an inexact index and keeps finished blocks."
+    # for the first pool, and for `hppo`, which labels the pool of each later round by it
     def label(propose, corpus, cases, s, round_number=None):
         counted = rewarded_items(corpus, s)
         def part(rows):
@@ -159,6 +161,7 @@ def save_run(
     run:Run, # a preference run
 ):
     "Write every checkpoint of a preference run, and the policy that validation prefers."
+    # pages labelled and lead store runs of their own by it, so that `get_model` finds their checkpoints
     for i, (model, row) in enumerate(zip(run.checkpoints, run.history, strict=True)):
         save_model(_checkpoint_path(path, i), model, row=row)
     # last, for where this file is, the run counts as made
@@ -194,6 +197,7 @@ def one_at_a_time(
     doing, # what its holder does, shown to the processes that wait
 ):         # a context manager
     "A lock for one process or group of processes at a time; the others wait and print who holds it."
+    # for `make_stage` alone; the lock is beside the result, so other stages can be made meanwhile
     try: return lock_file(path, doing=doing) if processes().is_main_process else nullcontext()
     except OSError as e:
         if not e.filename: raise
@@ -207,6 +211,7 @@ def make_stage(
     domain=None, # for stages of one domain
 ) -> Path:       # its file
     "Make a stage and the stages it needs, unless its result exists."
+    # called by the functions above, and by `modit stage`, which is one job of the graph
     path = stage_path(s, stage, domain)
     domain = check_stage(s, stage, domain)
     trains = 'precision' in stages_of(s)[stage].reads
@@ -227,6 +232,7 @@ def get_rows(
     variant:str, # of VARIANTS
 ) -> list:       # one dict per round or checkpoint, with all values recorded for it
     "The history of a preference run; `chosen` marks the policy that validation prefers."
+    # all columns, for pages direct and guidance; score files get those of HISTORY
     facts = load_arrays(make_stage(s, variant, domain))[1]
     return [row | dict(chosen=i == facts['best']) for i, row in enumerate(facts['history'])]
 
@@ -239,5 +245,6 @@ def get_history(
     variant:str, # of VARIANTS
 ) -> pd.DataFrame: # domain, method and the columns of HISTORY
     "The validation scores of each round or checkpoint of a preference run, as pages store them."
+    # pages write it into their score files: another column in HISTORY is another file
     rows = pd.DataFrame(get_rows(s, domain, variant)).reindex(columns=HISTORY)
     return rows.assign(domain=domain, method=variant)[['domain', 'method', *HISTORY]]

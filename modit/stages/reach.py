@@ -131,12 +131,14 @@ def _counts(module, name): # whether a key holds it
     return name not in (*TABLES, *ROWS) and not ENDS & {module, f'{module}:{name}'}
 
 def _renamed(home, word): # a name under which a module imports another one, or one of its names
+    # the text of a statement has its own word alone; the key has to say whose word it is
     first = word.partition('.')[0]
     module, what = contents(home).imports.get(first, ('', None))
     called = what or module.rpartition('.')[2]
     return f'{first} = {called}' if module and called != first else ''
 
 def _inner(x, folder): # (module, name) of what is imported inside a function
+    # `contents` lists the imports of a module's own level; some functions import late, to start quickly
     lines = [y for y in ast.walk(x) if isinstance(y, ast.ImportFrom)]
     return {_whole(home, what or '*') for y in lines
             for home, what in line_targets(y, folder).values() if home}
@@ -164,6 +166,7 @@ def reached(
     *words:str, # such as modit.flow:generate
 ) -> frozenset: # (module, name); '' and a text for what is imported from another package
     "What functions of this package reach, themselves included."
+    # `code_reached` makes keys of it; `refuse_changed` compares its modules with their files
     todo = {_whole(*NAMED.fullmatch(word).groups()) for word in words}
     parts = set()
     while todo:
@@ -185,6 +188,8 @@ def code_reached(
     *words:str, # such as modit.flow:generate, or a function of your own
 ) -> list:      # texts
     "The code that functions reach, as it enters a key."
+    # in the key of every stage, and in the names of public data (pages datasets, encoders):
+    # other texts here make all of them anew
     parts = reached(*filter(_is_own, words))
     ours = {_part(*x)[0] for x in parts}
     times = Counter(x for module, x in parts if module and x not in ('', '*'))
@@ -197,6 +202,7 @@ def refuse_changed(
     *words:str, # such as modit.flow:generate
 ):
     "Raise `ValueError` if a module, yours too, acts otherwise on disk than when this process read it."
+    # called by `make_stage` (page pipeline), before a maker runs
     modules = sorted({module for module, _ in reached(*filter(_is_own, words)) if module})
     for module in modules: import_module(f'modit.{module}')
     yours = {_module(word) for word in words if not _is_own(word)}

@@ -24,6 +24,7 @@ STEADY = dict(
 
 def steady_environment():
     "Set the environment for child processes: one thread each, this interpreter, no window."
+    # the command, the graph of jobs and the run of a page call it first; what they start inherits it
     for name in ('JUPYTER_PATH', 'SNAKEMAKE_PROFILE'): os.environ.pop(name, None) # of a person's other work
     for name, value in STEADY.items(): os.environ.setdefault(name, value)
     runs = os.environ.get('MODIT_RUNS')
@@ -39,6 +40,7 @@ def kernel_environment(
     folder, # for IPython's own files
 ) -> dict:  # name -> value
     "The environment of a page's kernel: that of this process, without a person's own notebooks in it."
+    # for the kernels that page notebooks starts
     shared = {k: v for k, v in os.environ.items() if k not in PERSONAL}
     return shared | dict(IPYTHONDIR=str(folder), MATPLOTLIBRC=os.devnull, PYTHONUTF8='1')
 
@@ -48,9 +50,11 @@ def _begin(self, *words, begin=tqdm.std.tqdm.__init__, **options): # of a bar
 
 def bars_in_terminals():
     "From now on, this process shows progress bars only in a terminal."
+    # called by the command and by `open_page`
     tqdm.std.tqdm.__init__ = _begin
 
 # %% ../../nbs/stages/015_source.ipynb #e0160f21
+# The command prints its notes, errors and lists through it.
 def visible(
     text:str, # of ids, texts, names of files
 ) -> str:
@@ -121,6 +125,7 @@ ROWS = ('Variant',) # classes of their rows; their code is left out too
 
 def _is_table(x): return isinstance(x, ast.Assign) and getattr(x.targets[0], 'id', '') in TABLES
 
+# In the marks of runs; in keys only for a module of your own, since ours enter by function (page reach).
 def meaning(
     source:str, # Python
 ) -> str:       # its syntax tree as text
@@ -159,6 +164,7 @@ def line_targets(
     folder, # of its module
 ) -> dict:  # name -> module of modit, and the name in it or None; '' and a text for other packages
     "What an import line binds."
+    # page reach follows names by it: what it misses is in no key, and its change makes nothing anew
     start = [folder, *folder.parents][node.level - 1] if node.level else PACKAGE.parent
     base = start.joinpath(*(node.module or '').split('.'))
     home, targets = _modules_at().get(base), {}
@@ -195,6 +201,7 @@ def named_in(
     module:str, # of modit
 ) -> list:      # names of modules of modit
     "The modules of this package that a module names in strings, in the form package.module:function."
+    # for the marks of runs; page reach looks for such names itself when it makes a key
     return [home for home, _ in NAMED.findall(sources()[module]) if home in _module_files()]
 
 # %% ../../nbs/stages/015_source.ipynb #c013
@@ -206,6 +213,7 @@ def imports_of(
     *modules:str, # of modit
 ) -> list:        # names in alphabetical order
     "Modules and all that they import, directly or not, without `NO_NUMBERS`."
+    # the mark of a run holds whole modules; the key of a stage holds single functions (page reach)
     imported = set()
     todo = set(modules)
     while todo:

@@ -59,6 +59,7 @@ def preference_reads(
     variant:Variant, # a row of VARIANTS
 ) -> tuple:          # names of settings
     "The settings that a preference run reads under a variant."
+    # page looks calls it too, for ablations; a setting that lacks here changes results and not their key
     fields_named = [x for x in (variant.tolerance, variant.rounds, variant.steps) if isinstance(x, str)]
     labels = POOL if variant.new_cases else FAN
     later = ('hppo_checkpoints', 'round_start', *labels) if variant.rounds != 1 else ()
@@ -73,6 +74,7 @@ def preference_stage(
     variant:Variant, # a row of VARIANTS
 ) -> Stage:
     "The row of a preference run."
+    # page looks makes the rows of ablations with it
     return Stage(PREFERRED, preference_reads(variant), MAKE + 'preference')
 
 # %% ../../nbs/stages/217_stages.ipynb #b7274ff6
@@ -103,6 +105,7 @@ def check_stage(
     domain=None, # for stages of one domain
 ):               # the domain; None for a stage shared by all domains
     "The domain in a stage's file name, None if shared; raises `ValueError` for unknown stages and domains."
+    # asked before anything is made: by keys and paths here, and by `modit stage`
     table = stages_of(s)
     if stage not in table: raise ValueError(f'stage {stage!r} is unknown; use one of {", ".join(table)}')
     if table[stage].shared: return None
@@ -143,6 +146,7 @@ def functions_of(
     stage:str,  # of STAGES
 ) -> list:      # such as modit.sft:finetune
     "The functions that a stage runs: its maker, and those that settings or its variant name."
+    # their code is in the key; `make_stage` refuses to run them when a file was edited meanwhile
     row = stages_of(s)[stage]
     variant = _variant_of(stage, row)
     words = [getattr(s, k) for k in row.reads]
@@ -155,6 +159,7 @@ _KEYS = {} # keys computed in this process, under what else they hold
 
 def _key(s, stage, domain, keys):
     "The key of a stage; it and the keys of its parents are stored in `keys`."
+    # every stored result is named after these parts in this order
     if (s, stage, domain) not in keys:
         row = stages_of(s)[stage]
         def above(parent):
@@ -177,6 +182,7 @@ def stage_key(
     domain=None, # for stages of one domain
 ) -> str:        # 12 hexadecimal digits
     "Fingerprint of settings read, code run, and parents; raises `ValueError` for an unknown stage."
+    # in file names, and for corpora in the marks of runs too (page marks)
     keys = {} if s.folders else _KEYS.setdefault(_held(), {}) # a folder's files may change between two calls
     return _key(s, stage, check_stage(s, stage, domain), keys)
 
@@ -187,6 +193,7 @@ def stage_path(
     domain=None, # for stages of one domain
 ) -> Path:       # <runs>/<profile>/<stage>[-domain]-<key>.safetensors
     "The path of a stage's result, whether or not it exists."
+    # `make_stage` writes it; the graph's jobs wait for it (page graph)
     domain = check_stage(s, stage, domain)
     name = '-'.join(p for p in (stage, domain, stage_key(s, stage, domain)) if p)
     return runs_dir(s.folders)/s.profile/f'{name}.safetensors'

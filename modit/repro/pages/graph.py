@@ -57,6 +57,7 @@ def changes(
     s:Settings, # of any run
 ) -> dict:      # setting -> value, where it differs from the profile's
     "The overrides that reproduce these settings, for the command line of a job."
+    # a job is a process of its own, which gets a profile's name and these values
     usual = load_settings(s.profile)
     return {k: v for k, v in asdict(s).items() if v != getattr(usual, k)}
 
@@ -70,6 +71,7 @@ def job_file(
     domain,     # for stages of one domain
 ) -> str:
     "The path of the file that a job writes last; Snakemake starts the job if it is missing."
+    # hppo is one job for several variants, made in their order: the last one's file says that all are there
     return _file_of(runs_dir(), s, MAIN_VARIANTS[-1] if stage == 'hppo' else stage, domain)
 
 # %% ../../../nbs/repro/pages/250_graph.ipynb #c017
@@ -89,6 +91,7 @@ def stage_jobs(
     wanted,     # of (stage, domain)
 ) -> dict:      # output -> Job
     "The jobs that make some stages, and all jobs before them."
+    # the Snakefile makes a rule of each
     jobs = {}
     ahead = list(wanted)
     while ahead:
@@ -106,6 +109,7 @@ def needs_of(
     profile:str, # of the run
 ) -> tuple:      # stages
     "The stages that must be there before a page runs; where none is trained, the corpora."
+    # a profile that does not ask for page main trains nothing: corpora are enough
     return page_constant(name, 'NEEDS', ('hppo',)) if asks(profile, 'main') else ('corpus',)
 
 # %% ../../../nbs/repro/pages/250_graph.ipynb #c0460003
@@ -114,6 +118,7 @@ def pages_lacking(
     name:str,    # of an experiment
 ) -> list:       # of experiments
     "The pages that must run before an experiment: their scores are missing, or are those of another run."
+    # asked by `modit run --fresh`, which runs these first, and by a sweep before it skips a run
     if is_ledger(name): return []
     return [x for x in pages_before(name, profile) if not has_run(profile, x)]
 
@@ -127,6 +132,7 @@ def page_job(
     **given,    # of its parameters, such as seed=1
 ) -> Job:
     "The job that runs a page and scores again."
+    # the Snakefile makes a rule of each; a sweep and the second world run theirs with other parameters
     of_run, changed = page_settings(s.profile, given)
     stages = [(stage, domain) for stage in needs_of(name, s.profile) for domain in of_run.domains]
     parameters = json.dumps(given, sort_keys=True)
@@ -173,6 +179,7 @@ def snakemake(
     dry=False,        # only print what would run
 ):
     "Run everything a target needs; raises `ValueError` if a job failed."
+    # called by `run_graph`, and by `replicate` for the second world
     s = load_settings(profile)
     steady_environment()
     known = sorted(p.parent.name for p in (repo_root()/'workflow'/'profiles').glob('*/config.yaml'))
@@ -194,6 +201,7 @@ def run_beside(
     jobs, # of Job
 ):
     "Run jobs beside each other, each as a process; raises `ValueError` if one failed."
+    # for sweeps, whose runs do not read each other, so they need no Snakemake
     steady_environment()
     def run(job): return subprocess.run(shlex.split(job.command), cwd=repo_root()).returncode
     with _repository_lock(), ending_all(), ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -207,6 +215,7 @@ def run_graph(
     dry=False,        # only print what would run
 ):
     "Run everything a target needs, then show the main table; raises `ValueError` if a job failed."
+    # behind `modit main`
     began = time.time()
     snakemake(target, profile, workflow, dry)
     if dry: return

@@ -45,6 +45,7 @@ def run_marker(
     **parameters, # beyond profile and fresh
 ) -> Path:
     "The path of the mark of a run with these settings and this code."
+    # the file that a page's job writes last: page graph asks for it, `run_notebook` writes it
     path = experiment_path(name)
     own = [stage_key(s, 'corpus', x) for x in s.domains] if s.folders else [] # the content of folders
     key = fingerprint(asdict(s), _code_behind(path), what_differs(name, parameters), own)
@@ -92,6 +93,7 @@ def facts_of(
     files=None, # names of the files that its results were shown in; by default those that exist
 ) -> dict:      # of JSON
     "What a run's mark says: hashes of scores that it wrote and read, keys of its corpora, what it shows."
+    # `run_notebook` writes it into the mark; `_changed` compares it with what is there now
     shown = {x: _shown(p.folder/x) for x in (_files_of(p) if files is None else files)}
     wrote, read = (_hashes(p, x) for x in (page_constant(p.name, 'SCORES'), reads_of(p.name, p.s.profile)))
     tables = {x: _digest(p.folder/x) for x in page_constant(p.name, 'FILES', ())} # of other pages
@@ -131,6 +133,7 @@ def stale(
     mark:Path, # file of a mark
 ) -> str:      # why it does not hold; empty if it does
     "What has changed since a run left its mark."
+    # the graph asks this through `has_run`, and `drop_stale` prints it
     told = _told(mark)
     return _in_words(_changed(_name_of(mark), told)) if told else 'its mark was cut off or copied'
 
@@ -142,6 +145,7 @@ def vouched(
     score:str, # that it writes
 ) -> bool:
     "Whether scores are committed, or those that a run with these settings and this code has left."
+    # `Page.read_other` calls it by its name, since it stands on an earlier page
     if p.s.profile in COMMITTED and {*p.changed} <= {'seed'} or (p.folder, p.name) in _MADE: return True
     overrides = {k: v for k, v in p.changed.items() if k != 'seed'}
     given = {k: v for k, v in dict(seed=p.changed.get('seed'), overrides=overrides).items() if v}
@@ -156,6 +160,7 @@ def has_run(
     name:str,    # of an experiment
 ) -> bool:
     "Whether the graph may skip an experiment: its scores are committed, or of its settings and code."
+    # a page that lacks it is run first, by `modit run --fresh` and by the graph
     if profile in COMMITTED: return has_scores(profile, name)
     mark = run_marker(load_settings(profile), name)
     return mark.exists() and not stale(mark)
@@ -174,6 +179,7 @@ def _asked_for(profile): # marks that the graph would trust -> what they say, wi
 
 # %% ../../../nbs/repro/pages/246_marks.ipynb #23d70a63
 def _waits(profile, name, given, changed, held): # held: marks that hold; is all that differs written first
+    # such a page is judged in the graph's next pass, when what it reads has been written
     if {*changed} != {'read'}: return False
     def before(score): return pages_before(name, profile) if score in LEDGER else [owner_of(score)]
     s = load_settings(profile)
@@ -185,6 +191,7 @@ def drop_stale(
     profile:str, # a profile of settings.ini
 ) -> list:       # of names of pages that have to run again
     "Remove the marks that no longer hold where the graph would trust them, and say why."
+    # called before Snakemake starts and before a sweep: to both, a mark that is there is a run that is done
     asked = _asked_for(profile)
     dropped = []
     held = {mark for mark, x in asked.items() if not x['changed']}
@@ -204,6 +211,7 @@ def run_notebook(
     **parameters,   # further parameters of the notebook
 ) -> Path:          # the executed notebook
     "Run an experiment with checked parameters; raises `ValueError` for a parameter it lacks."
+    # behind `modit run`, which is also the job of a page in the graph
     path = experiment_path(name)
     s = load_settings(profile)
     began = time.time()

@@ -39,6 +39,7 @@ def code_cells(
     path, # a notebook file
 ) -> list: # its code cells, as dicts
     "The code cells of a notebook; raises `FileNotFoundError` or `ValueError`."
+    # for parameters and constants here, and for page marks: a mark holds the code of its page
     try: cells = json.loads(Path(path).read_text('utf-8'))['cells']
     except (ValueError, KeyError, TypeError): # no UTF-8, no JSON, or other JSON
         raise ValueError(f'{path} is not a notebook; restore it from version control') from None
@@ -52,6 +53,7 @@ def syntax_tree(
     source, # its code, or a part of it
 ):          # ast.Module
     "The syntax tree of a page's code; raises `ValueError` with the line that is not Python."
+    # for constants here and for marks: a page that cannot be read ends in one line
     try: return ast.parse(source)
     except SyntaxError as e:
         line = (e.text or '').strip()
@@ -75,6 +77,7 @@ def notebook_parameters(
     path, # an experiment notebook
 ) -> dict: # name -> (annotation, default)
     "The parameters of a notebook; raises `ValueError` if the tagged cell is missing or malformed."
+    # page parameters, `open_page` and sweeps take names, types and defaults from it
     tagged = [c for c in code_cells(path) if 'parameters' in c.get('metadata', {}).get('tags', [])]
     require(len(tagged) == 1, f'{path}: {len(tagged)} cells are tagged `parameters`, expected one; '
             'tag the cell that holds `profile` and `fresh`')
@@ -88,6 +91,7 @@ def check_parameters(
     given:dict, # name -> value
 ) -> dict:      # the same dict
     "Check names and types of parameters; raises `ValueError` for an unknown name or a wrong type."
+    # `run_notebook` asks before the kernel starts, `open_page` again inside it
     known = notebook_parameters(path)
     page = Path(path).name
     for name, value in given.items():
@@ -135,6 +139,7 @@ def page_constant(
     missing=None, # the value if the page does not assign it; None: raise `ValueError`
 ):                # the literal that the page assigns to it
     "Read a constant of a page without importing it; raises `ValueError` if it is missing or no literal."
+    # the graph, marks and `Page` must know READS, SCORES, NEEDS and LOOKS of pages that they do not run
     path = experiment_path(name)
     assigned = _assigned(path, path.stat().st_mtime_ns)
     if constant not in assigned and missing is not None: return missing
@@ -197,6 +202,7 @@ def execute(
     parameters:dict, # name -> value, as `check_parameters` returns them
 ):
     "Run a notebook through papermill; raises `ValueError` naming what failed."
+    # called by `run_notebook`; a page that failed stays beside, so that its cells can be looked at
     steady_environment()
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -215,6 +221,7 @@ def what_differs(
     parameters:dict, # of a run
 ) -> dict:           # those that differ from their defaults
     "The parameters that give a run a name of its own, in its mark and its executed page."
+    # the graph and `run_notebook` must come to the same names, whichever defaults were written out
     known = notebook_parameters(experiment_path(name))
     return {k: v for k, v in parameters.items() if k not in known or known[k][1] != v}
 

@@ -78,6 +78,7 @@ def open_page(
     **parameters,   # of the page, if it is opened outside a notebook
 ) -> Page:
     "Open an experiment page; raises `ValueError` for an unknown, ill-typed or invalid parameter."
+    # the first call of every page, with `globals()`; redraws, marks and sweeps open pages without a notebook
     path = experiment_path(name)
     plain = {k: default for k, (_, default) in notebook_parameters(path).items()}
     given = plain | check_parameters(path, given_in(path, namespace) if namespace else parameters)
@@ -100,6 +101,7 @@ def show(
     *labels, # of tables, the most important first
 ) -> Shown:
     "The committed tables of a page; for any other run, a line that says where its own are."
+    # at the top of a page, so that the committed answer stands above the code that computes it
     if self.changed or self.fresh or self.s.profile not in COMMITTED:
         return Shown('This is not the committed run: its tables and pictures are computed below.')
     return Shown('\n\n'.join(table_or_line(self.folder, x) for x in labels))
@@ -111,6 +113,7 @@ def other(
     name:str,  # of another page
 ) -> Page:
     "The run of another page under this run's settings, whose scores this page reads."
+    # for `read_other`; marks and the graph of scores find files of other pages by it, too
     shared = {k: v for k, v in self.changed.items() if k not in self.values}
     values = page_values(name, self.s, page_defaults(experiment_path(name), self.s))
     return Page(name, self.s, values, shared, False, time.time()) # only this page is scored again
@@ -120,6 +123,7 @@ def page_module(
     name:str, # of an experiment, with or without its number
 ):            # a module of modit.repro
     "The module that an experiment exports, which draws it without a kernel; `ValueError` for other names."
+    # redraws and sweeps draw by it; `read_other` runs a page by it whose scores are missing
     return import_module(f'modit.repro.{experiment_path(name).parent.name}.{short_name(name)}')
 
 
@@ -130,6 +134,7 @@ def read_other(
     score:str, # of another page
 ) -> pd.DataFrame:
     "Another page's scores with this run's settings, computed if missing; `FileNotFoundError` if committed."
+    # called by `scores` for READS, and in `run` of pages that must know which variant HPPO is
     if score in LEDGER: return read_ledger(self.folder, score)
     other = self.other(owner_of(score))
     other.fresh = self.fresh or self.made
@@ -153,6 +158,7 @@ def missing(self:Page) -> list:
 @patch
 def part(self:Page) -> dict: # name -> DataFrame; empty if they have to be computed
     "The page's own scores, if the run with all its domains, splits and cases has written them."
+    # asked by `scores`: fewer domains, splits or cases are rows that the whole run has scored
     whole = self.other(self.name)
     less = {*self.changed} and {*self.changed} <= {'domains', 'splits', 'cases'} # and nothing else is asked
     fewer = {*self.splits} <= {*whole.splits}
@@ -169,6 +175,7 @@ def scores(
     run=None, # function of a Page -> dict of name -> DataFrame, or a module with such a `run`
 ) -> dict:   # name -> DataFrame, of SCORES and READS
     "The scores of the page, read or computed, and those of other pages that it reads."
+    # called in a cell of every page; `redraw_page` calls it where the files are there, so nothing is scored
     written, others = page_constant(self.name, 'SCORES'), reads_of(self.name, self.s.profile)
     if written and (self.fresh or self.missing()):
         frames = self.part()
@@ -189,6 +196,7 @@ def score(
     most=None, # most cases, the first ones; a smaller `cases` of the page takes precedence
 ) -> pd.DataFrame: # rows of `evaluate`
     "Score methods on the shared cases of the run's splits."
+    # `run` of most pages scores by it: methods are comparable because all get the cases that `evaluate` draws
     most = min((n for n in (most, self.cases) if n), default=None)
     rows = []
     for method, answer in answers.items():
@@ -207,6 +215,7 @@ def score_chosen(
     values:list, # dicts of constants to choose from
 ) -> pd.DataFrame: # rows of `evaluate` with the constants and valid_joint
     "Choose a method's constants on validation and score it with them, split by split."
+    # for methods with a constant: pages baselines and own_direction, and guidance scales (page evidence)
     def answer_with(cases, constants): return answer(cases, **constants)
     rows = []
     for split in self.splits:
@@ -226,6 +235,7 @@ def publish(
     claims=(),    # rows of `judge`
 ) -> pd.DataFrame: # the claims as a table to read
     "Write a page's tables and figures, and enter its claims into the ledger."
+    # the last call of a page, and of `redraw_page`, which must write the same bytes
     for label, figure in (figures or {}).items(): save_figure(self.folder, label, figure)
     if tables or figures: write_tables(self.folder, self.name, tables, figures, experiment_path(self.name))
     # a redraw computes nothing, so the record of the run stays
@@ -236,6 +246,7 @@ def publish(
 @patch
 def lacking(self:Page) -> list:
     "The missing score files among those that the page draws from, its own and those of other pages."
+    # asked by `redraw_page`, which names them, and by `has_scores`
     read = [score for score in reads_of(self.name, self.s.profile) if score not in LEDGER]
     others = [score for score in read if score in self.other(owner_of(score)).missing()]
     return self.missing() + others
@@ -247,4 +258,5 @@ def has_scores(
     **changed,   # parameters that differ, such as seed=1; by default none
 ) -> bool:
     "Whether a profile has an experiment, and all score files exist that it draws from."
+    # decides what `modit figures` redraws and, for committed profiles, what the graph may skip (page marks)
     return asks(profile, short_name(name)) and not open_page(name, profile=profile, **changed).lacking()

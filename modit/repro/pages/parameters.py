@@ -46,6 +46,7 @@ def results_folder(
     changed:dict, # name -> value, where it differs from the committed run
 ) -> Path:        # figures/<profile>, or figures/<profile>/runs/<what differs>
     "The folder of a run's results."
+    # where `Page` writes; pages claims and replicate find the second world by it
     return figures_dir(s)/'runs'/slug(changed) if changed else figures_dir(s)
 
 # %% ../../../nbs/repro/pages/237_parameters.ipynb #c017
@@ -54,6 +55,7 @@ def page_settings(
     given:dict,  # the page's parameters; only seed and overrides are read
 ) -> tuple:      # Settings, and a dict of those that differ from the profile
     "The settings of a run; raises `ValueError` for an unknown setting or an invalid value."
+    # for `open_page` and for the job of a page in the graph, which need the same settings
     plain, wanted = load_settings(profile), dict(given.get('overrides') or {})
     if given.get('seed') is not None: wanted = dict(seed=given['seed']) | wanted
     s = load_settings(profile, **wanted)
@@ -82,6 +84,7 @@ def page_values(
     given:dict, # every parameter of the page
 ) -> dict:      # without profile, fresh, seed and overrides
     "The page's parameters, None replaced by the profile's values; raises `ValueError` for an invalid one."
+    # for `open_page`, and for `Page.other`, whose page has values of its own
     held = ('profile', 'fresh', 'seed', 'overrides')
     values = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items() if k not in held}
     values['domains'] = tuple(values.get('domains') or s.domains)
@@ -106,6 +109,7 @@ def given_in(
     namespace:dict, # the globals of the notebook after its parameters cell
 ) -> dict:          # name -> value
     "The values of a notebook's parameters, and of all other names that papermill assigned."
+    # for `open_page` in a notebook
     return {name: namespace[name] for name in sorted({*notebook_parameters(path)} | _injected(namespace))}
 
 # %% ../../../nbs/repro/pages/237_parameters.ipynb #c029
@@ -114,6 +118,7 @@ def page_defaults(
     s:Settings, # domains
 ) -> dict: # name -> value
     "The default parameters of a page; `domains` is None if the settings lack its default domains."
+    # `open_page` calls a run changed where it differs from these: it then writes to a folder of its own
     values = {k: default for k, (_, default) in notebook_parameters(path).items()}
     if not {*(values.get('domains') or ())} <= {*s.domains}: values['domains'] = None
     return values
@@ -124,6 +129,7 @@ def restricted(
     run,   # a Page: its domains, splits, cases, and Settings
 ) -> pd.DataFrame:
     "The rows of the run's domains, splits and cases, out of scores of a wider run or another page."
+    # for `Page.part` and `Page.read_other`: both read files of a run that scored more
     keep = pd.Series(True, index=frame.index)
     # what the settings do not have stays: losses of shared stages, rows of validation
     if 'domain' in frame: keep &= frame.domain.isin(run.domains) | ~frame.domain.isin(run.s.domains)
@@ -138,6 +144,7 @@ def can_be_cut(
     run,   # a Page that asks for fewer of them
 ) -> bool:
     "Whether the rows of a run's domains, splits and cases are what it would compute itself."
+    # asked by `Page.part`; files have domains in the order of the run, so another order is another file
     domains = [x for x in frame.domain.unique() if x in run.domains] if 'domain' in frame else []
     tested = 'split' not in frame or frame.split.isin(SPLITS).any() # validation asks all its cases
     scored = frame.case.max() + 1 if 'case' in frame else 0 # none of a mean, which fewer cases change
@@ -161,6 +168,7 @@ def reads_of(
     profile:str, # of the run
 ) -> tuple:      # names of score files
     "The scores that a page reads on a profile: its READS, without those of pages that are not run there."
+    # for `Page.scores`, marks and the graph, which must agree on what a page reads
     read = page_constant(name, 'READS')
     return tuple(x for x in read if x in LEDGER or asks(profile, owner_of(x)))
 
@@ -175,6 +183,7 @@ def pages_before(
     profile='mini', # of the run
 ) -> list:    # of experiments
     "The pages that must run before a page; raises `ValueError` for scores that no page writes."
+    # they are inputs of a page's job in the graph
     stem = experiment_path(name).stem
     if is_ledger(name): return [x for x in experiments() if x < stem and of_paper(x)]
     owners = {experiment_path(owner_of(score)).stem for score in reads_of(name, profile)}

@@ -37,6 +37,7 @@ def redraw_page(
     **parameters,  # of the page: profile and others
 ) -> list:         # labels of tables and figures, ids of claims
     "Publish a page's tables, figures and claims from its scores; raises `FileNotFoundError` without them."
+    # for `modit figures` and the second world; it must write what the page itself writes
     p = open_page(name, **parameters)
     absent = ', '.join(p.lacking())
     if absent: raise FileNotFoundError(f'{p.name}: {p.folder}/cases lacks {absent}; run the experiment first')
@@ -65,6 +66,7 @@ def redraw(
     before=None,    # called before the pages that read the ledger
 ) -> list:          # names that were redrawn
     "Redraw tables and figures from the committed scores; trains nothing. Raises `ValueError` without scores."
+    # behind `modit figures`, which gives it `redraw_second` as `before`
     load_settings(profile)
     names = [name for name in experiments() if has_scores(profile, name)]
     for name in experiments():
@@ -95,6 +97,7 @@ def second_jobs(
     profile:str, # a profile of settings.ini
 ) -> tuple: # jobs of stages, jobs of pages, each output -> Job
     "The jobs of the second world."
+    # the Snakefile makes rules of them; its target replicate asks for these pages
     s = load_settings(profile)
     other = load_settings(profile, seed=SECOND)
     pages = [page_job(s, experiment_path(name).stem, seed=SECOND) for name in SECOND_PAGES]
@@ -105,6 +108,7 @@ def redraw_second(
     profile='mini', # a profile of settings.ini
 ) -> list:          # names that were judged
     "Redraw tables and ledger of the second world from its scores; without scores, print how to make them."
+    # called by `replicate`, and by `modit figures` before the pages that read both ledgers
     load_settings(profile)
     names = [name for name in experiments() if not is_ledger(name)]
     names = [name for name in names if has_scores(profile, name, seed=SECOND)]
@@ -124,6 +128,7 @@ def replicate(
     dry=False,        # only print what would run
 ):
     "Run the second world, judge it and print both verdicts; raises `ValueError` if a job failed."
+    # behind `modit main replicate`
     other = f'profile {profile} has seed {SECOND} itself; take one with another seed'
     require(load_settings(profile).seed != SECOND, other)
     snakemake('replicate', profile, workflow, dry)
@@ -166,6 +171,7 @@ def _combination(name, words, profile) -> Combination: # of an experiment; swept
 
 # %% ../../../nbs/repro/pages/252_redraw.ipynb #d500000a
 def _is_done(name, c): # do a combination's scores exist, committed or computed by this code
+    # a run with other values has a folder of its own, so a mark and all score files are enough
     s = load_settings(c.page.s.profile)
     if not c.page.changed: return has_run(s.profile, name) and not pages_lacking(s.profile, name)
     return run_marker(s, name, **c.parameters).exists() and not c.page.missing()
@@ -191,6 +197,7 @@ def sweep(
     profile='mini', # a profile of settings.ini
 ) -> Path:          # folder of the joint tables
     "Run a page for every combination of a grid, on all cores; raises `ValueError` before anything runs."
+    # behind `modit sweep`
     name = experiment_path(name).stem
     drop_stale(profile)
     require(grid, 'nothing to sweep; give for example margin=0.01,0.03')

@@ -27,6 +27,7 @@ from ...store import atomic_write
 # %% ../../../nbs/repro/report/216_article.ipynb #a006
 def _rows_of(name, profile='mini', **wanted):
     "Rows of a committed table; None stands for any value."
+    # most expressions of docs/article/text.md and readme.md begin with it
     rows = read_rows(repo_root()/'figures'/profile/f'{name}.csv')
     for column, value in wanted.items(): rows = rows[(rows[column] == value) | (value is None)]
     return rows
@@ -42,6 +43,7 @@ def _in_paper(a, b, split=None, column='joint'): # the paper's differences of tw
 # %% ../../../nbs/repro/report/216_article.ipynb #a009
 def _tally(rows, other='lower'):
     "In how many cells a contrast is significant on the stated side, and on the other."
+    # called in docs/article/text.md, as `tally`
     won, lost = ((rows.verdict == side).sum() for side in ('for', 'against'))
     if rows.empty: return 'no cell: it was not run'
     if won == len(rows): return f'all {won} cells'
@@ -49,10 +51,12 @@ def _tally(rows, other='lower'):
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a012
 def _spread(values):
+    # called in docs/article/text.md, as `spread`
     if not len(values): return 'not run'
     return f'{100*min(values):+.1f} to {100*max(values):+.1f}'.replace('-', '−')
 
 def _words(rows):
+    # called in docs/article/text.md, as `words`, with rows of the ledger
     counts = [((rows.verdict == word).sum(), word) for word in (*WORDS, NOT_RUN.label)]
     said = [f'{n or "none"} {"is" if n == 1 else "are"} {word}' for n, word in counts if n or word in WORDS]
     return ', '.join(said)
@@ -73,6 +77,7 @@ def _as_markdown(rows):
 # %% ../../../nbs/repro/report/216_article.ipynb #a018
 def _claims_table(rows):
     "Statements with place, scale, cells, interval, word and what runs them again."
+    # called in docs/article/text.md for the paper's statements and for our own
     def signed(v): return f'{100*v:+.1f}'.replace('-', '−')
     names = ['id', 'place', 'statement', 'scale']
     table = rows[[c for c in names if rows[c].nunique() > 1]].assign(
@@ -84,6 +89,7 @@ def _claims_table(rows):
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a023
 def _differing(*statuses): # all without a status
+    # called in docs/article/text.md, as `differing`, with statuses of page deviations
     rows = _rows_of('tab-deviations').rename(columns=dict(paper='the paper'))
     rows['pages'] = rows.pages.str.replace(r'\d{3}_', '', regex=True).str.replace(' ', ', ')
     return rows[rows.status.isin(statuses or rows.status)]
@@ -101,6 +107,7 @@ def _pages(profile): return pd.read_json(repo_root()/'figures'/profile/'manifest
 
 # %% ../../../nbs/repro/report/216_article.ipynb #5ac1e02d
 def _listed(method, *kinds): # of patterns: new, far, known; percent right, mean over domains
+    # called in docs/article/text.md for rows of the leaderboard
     def read(name): return pd.read_csv(repo_root()/'figures'/'leaderboard'/'cases'/f'{name}.csv.gz')
     rows = read(method).query('track != "tests" and kind in @kinds')
     rows = rows[rows.domain.isin(read('mo_dit').domain)]
@@ -110,6 +117,7 @@ def _listed(method, *kinds): # of patterns: new, far, known; percent right, mean
 FOLDER = Path('docs')/'article' # the text and its two templates
 
 def _values(): # name -> what the text may use
+    # texts call them without the underscore
     ledger = _rows_of('claims')
     seen = defaultdict(dict)
     def number(kind, name): return f'{kind} {seen[kind].setdefault(name, len(seen[kind]) + 1)}'
@@ -129,6 +137,7 @@ def filled(
     shown=written, # function of a value -> its text
 ) -> str:          # Markdown
     "A text with its values; an unknown value raises `jinja2.UndefinedError`."
+    # for the article and for the README (page front)
     text = (repo_root()/FOLDER/f'{name}.md').read_text('utf-8')
     how = dict(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     return jinja2.Environment(finalize=shown, **how).from_string(text).render(values)
@@ -179,6 +188,7 @@ def write_html(
     text:str,    # Markdown
 ) -> Path:
     "The article as a page for a browser, its pictures beside it."
+    # for a browser; `write_report` puts the same page into docs, with the committed pictures
     for name in re.findall(r'!\[[^]]*\]\(([^)]+)\)', text):
         (folder/name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(repo_root()/'figures'/name, folder/name)

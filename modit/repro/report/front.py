@@ -33,6 +33,7 @@ def joined(
     profile='mini', # a profile whose scores are committed
 ) -> pd.DataFrame:  # per-case scores
     "The scores of all methods that answer the main page's cases."
+    # called in docs/article/readme.md
     held = [x for x in OTHERS if (repo_root()/'figures'/profile/'cases'/f'{x}.csv.gz').exists()]
     asked = asks(profile, 'main')
     main = [with_hppo(scores('main', profile), scores('validation', profile))] if asked else []
@@ -45,6 +46,7 @@ def judged(
     split=None, # 'item' or 'pattern'; None: both
 ) -> pd.DataFrame: # domain, split, estimate, low, high in points; verdict
     "A claim's cells."
+    # called in docs/article/readme.md, several times
     table = pd.concat([_cells(claim, x, split=split) for x in profiles], ignore_index=True)
     return table.assign(**{x: 100*table[x] for x in ('estimate', 'low', 'high')})
 
@@ -57,6 +59,7 @@ def holds(
     fact, # what a sentence rests on
 ) -> str: # nothing
     "Stop where a sentence is no longer true."
+    # stands in docs/article/readme.md behind what new numbers could make false
     require(bool(fact), 'readme: a sentence no longer holds; see its condition, and write it anew')
     return ''
 
@@ -78,6 +81,7 @@ def stands(
     track,  # of TABLE_TRACKS
 ) -> str:
     "Joint of a row on a track, and its lead over averaging."
+    # called in docs/article/readme.md for rows of the leaderboard
     row = _board(track).loc[method]
     lead = f' ({row.lead:+.1f} [{row.low:+.1f}, {row.high:+.1f}])' if method != 'average' else ''
     return f"{row['mean']:.1f}{lead}".replace('-', '−')
@@ -88,6 +92,7 @@ def printed(
     cell, # id
 ) -> str:
     "What a cell printed when its page was last run."
+    # for the example in docs/article/readme.md
     cells = json.loads((repo_root()/'nbs'/f'{page}.ipynb').read_text('utf-8'))['cells']
     [outputs] = [x['outputs'] for x in cells if x['id'] == cell]
     return ''.join(''.join(x['text']) for x in outputs if x['output_type'] == 'stream').strip()

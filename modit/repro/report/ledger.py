@@ -37,6 +37,7 @@ def judge(
     needed=None,       # least number of cells for the claim; by default all
 ) -> dict:             # a row of the ledger, and its cells
     "A claim's verdict from its cells, for a page's `claims`; raises `ValueError` for one without cells."
+    # every page's `claims` calls it; the counts go into the committed ledger, and from there into the README
     require(len(rows), f'{claim_id} has no cells to judge; leave it out where its domains are not run')
     side = rows['side'] if 'side' in rows else 1
     low = np.minimum(side*rows.low, side*rows.high)
@@ -55,6 +56,7 @@ def weakest_in_each_cell(
     *tables,       # of `contrast`, over the same cells
 ) -> pd.DataFrame: # one row per cell
     "The weakest of several contrasts in each cell: it is for a claim when all of them are."
+    # for statements of several parts, such as a ladder: each cell counts once, by its worst part
     rows = pd.concat(tables, ignore_index=True)
     # a width of zero
     near = np.where(rows.side > 0, rows.low, -rows.high)/(rows.high - rows.low).clip(lower=1e-12)
@@ -73,6 +75,7 @@ def in_counts(
     cells, # of one claim: domain, split, verdict
 ) -> str:  # such as 3 of 7, 2 ✕ / 0 of 7
     "In how many domains a claim holds, and its opposite; items before new patterns."
+    # for page labelled, which judges claims of other pages again on the whole pool
     if not len(cells): return NOT_RUN.label
     return ' / '.join(cells.groupby('split').verdict.agg(_counted))
 
@@ -83,6 +86,7 @@ def threshold_claim(
     against=False,     # one boolean per row, or one for all: does it contradict the claim
 ) -> pd.DataFrame:     # for `judge`
     "The cells, with verdicts, of a claim that states a condition on numbers."
+    # for statements that are more than a sign: a limit, a ratio, two numbers that are close
     return rows.assign(sign=met, verdict=np.where(met, 'for', np.where(against, 'against', 'neither')))
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #5819c178
@@ -92,6 +96,7 @@ def range_claim(
     most:float,        # upper end; both ends have the same sign
 ) -> pd.DataFrame:     # for `judge`
     "The cells, with verdicts, of a claim that a number is in a range."
+    # for statements with numbers, such as 3 to 5 points: an interval that overlaps the range meets it
     side = np.sign(least + most)
     meets = (rows.low <= most) & (rows.high >= least)
     across = (rows.low > 0) if side < 0 else (rows.high < 0)
@@ -103,6 +108,7 @@ def and_also(
     also:bool,  # a second part of the claim, which is not a contrast
 ) -> dict:
     "The claim, not confirmed if its second part does not hold."
+    # for C04: the gains have to be smallest on new patterns, too
     return claim | dict(verdict=NOT_SEEN) if claim['verdict'] == CONFIRMED and not also else claim
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #e2281796
@@ -112,6 +118,7 @@ def not_run(
     ids,     # of claims
 ) -> list:   # rows of the ledger without numbers and without cells
     "Ledger rows of claims without scores, so that no older verdict stays there."
+    # entered by redraws for claims that no page has judged
     numbers = dict(estimate=np.nan, low=np.nan, high=np.nan, n=0)
     empty = dict.fromkeys(COUNTS, 0) | numbers | dict(verdict=NOT_RUN.label)
     return [dict(id=name, **empty, rows=pd.DataFrame(columns=['domain', 'split'])) for name in ids]
@@ -142,6 +149,7 @@ def update_claims(
     claims,        # list of rows of `judge` and `not_run`
 ) -> pd.DataFrame: # the rows that were given, with their statements
     "Merge claims into the folder's claims.csv, and their cells into claim-cells.csv."
+    # called by `Page.publish` for a page, and by redraws for what was not run
     folder = Path(folder)
     rows = pd.DataFrame(list(claims), columns=[c for c in _CLAIM if c not in _FIXED])
     rows = rows.merge(read_reported('claims'), on='id', how='left')[_CLAIM].astype(COUNTS)
@@ -161,6 +169,7 @@ def read_ledger(
     name:str, # a file of LEDGER
 ) -> pd.DataFrame:
     "The ledger that the pages of a folder wrote; raises `FileNotFoundError` if they did not run."
+    # pages claims and replicate get it by `Page.scores`, under the names that their READS give
     path = folder/f'{name}.csv'
     if not path.exists():
         raise FileNotFoundError(f'no {path}; run all experiments first: `modit main paper` for this profile')
@@ -174,6 +183,7 @@ def show_claims(
     found:pd.DataFrame, # of `update_claims`, or a ledger
 ) -> pd.DataFrame:      # one row per claim, as text
     "Claims as text: statement, cells for and against it, estimate with its interval in points, verdict."
+    # what `Page.publish` returns, and so the last table of a page
     counts = [f'{r.significant} for, {r.against} against, of {r.cells}' if r.cells else ''
               for r in found.itertuples()]
     points = [in_hundredths(r) if r.cells else '' for r in found.itertuples()]
@@ -185,6 +195,7 @@ VARIANT_TABLES = ('tab-appdc', 'tab-appdp', 'tab-appdu', 'tab-appdb') # a domain
 
 def paper_rows() -> dict: # score file -> domain, split, method and metrics
     "The paper's tables under the names of our score files, so that groups of contrasts find their own."
+    # for page main's picture and the groups of page claims
     variants = [read_reported(name) for name in VARIANT_TABLES]
     stages = read_reported('tab-progress').query("method == 'cpt'") # the only metric printed is Joint
     pools = read_reported('tab-cand').rename(columns=dict(pool='method')).assign(domain='D1')
@@ -201,6 +212,7 @@ def counted(
     rows, # of `contrasts`, with the paper's difference
 ) -> dict: # four numbers of cells, and the median of ours over the paper's
     "How a group's contrasts stand beside the paper's: a row of tab-groups."
+    # for tab-groups of page claims
     names = 'cells', 'same sign', 'significant', 'against', 'size'
     if not len(rows): return dict.fromkeys(names, '')
     turn = np.sign(rows.paper) # what goes with the paper's sign counts as positive
@@ -232,6 +244,7 @@ def by_class(
 # %% ../../../nbs/repro/report/215_ledger.ipynb #7b3e9a03
 def on_real_data() -> pd.DataFrame: # by id: class, cells, significant, against, verdict, words
     "One ledger of all real data: confirmed is what every profile that judged it confirms."
+    # page claims shows its words in the column of real data
     folders = [x for x in map(figures_dir, map(load_settings, CLAIMED)) if (x/'claims.csv').exists()]
     if not folders: return pd.DataFrame(columns=['id', 'class', 'verdict', 'words'])
     def read(name): return pd.concat([read_rows(x/f'{name}.csv') for x in folders], ignore_index=True)

@@ -121,6 +121,7 @@ def add_looks(
     looks:dict, # method -> label, name of a colour, and mark and filling if they differ from the default
 ):
     "Register the looks of a page's methods; raises `ValueError` for an unknown colour."
+    # `open_page` calls it for a page and for those whose scores it reads; LOOKS are literals, so none is run
     for method, (label, colour, *mark) in looks.items():
         require(colour in COLOURS, f'{method}: colour {colour!r} is unknown; use one of {", ".join(COLOURS)}')
         METHODS[method] = Look(label, COLOURS[colour], *mark)
@@ -142,6 +143,7 @@ def marked(
     verdict:str, # of a cell or of a claim
 ) -> str:
     "A verdict with its mark, for a table."
+    # in `in_points` and `show_claims`, and in the table of claims
     marks = dict(zip((*VERDICTS, *WORDS, NOT_RUN.label), '●○✕●○✕–', strict=True))
     return f'{marks[verdict]} {verdict}'
 
@@ -165,6 +167,7 @@ def legend_of(
     *shown, # methods by name, or `Look`s such as those of VERDICTS
 ) -> list:  # handles for `legend`
     "Legend entries, drawn like the points in the figure."
+    # `whisker` draws marks without labels, so legends have handles of their own
     seen = [look(m) if isinstance(m, str) else m for m in shown]
     return [Line2D([], [], label=x.label, **x.style) for x in seen]
 
@@ -177,6 +180,7 @@ def panels(
     **more,    # of `subplots`, such as sharey
 ):             # matplotlib Figure, its Axes (rows, columns)
     "Empty panels in a grid."
+    # for pages guidance and pareto
     fig, axes = plt.subplots(len(ylabels), len(titles), figsize=(7.5, height), squeeze=False, **more)
     for ax, title in zip(axes[0], titles, strict=True): ax.set_title(title)
     for ax, words in zip(axes[:, 0], ylabels, strict=True): ax.set_ylabel(words)
@@ -216,6 +220,7 @@ def save_figure(
     figure,      # matplotlib Figure
 ):
     "Write a figure as svg, one of PNG as png too, byte for byte the same for the same scores."
+    # called by `Page.publish`, and by bench/race.py
     # no time and no version in a file
     kinds = {'svg': {'Date': None}} | ({'png': {'Software': None}} if label in PNG else {})
     for kind, metadata in kinds.items():

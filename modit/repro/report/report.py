@@ -37,6 +37,7 @@ def write_cases(
     frame:pd.DataFrame, # one row per case
 ):
     "Write per-case scores; equal scores give equal bytes."
+    # called by `Page.scores`; other digits here are other committed files
     # six digits, and the same end of line on every system: committed files repeat to the byte
     text = frame.to_csv(index=False, float_format='%.6g', lineterminator='\n')
     atomic_write(_cases_path(folder, name), zlib.compress(text.encode(), 9, GZIP))
@@ -50,6 +51,7 @@ def read_rows(
     **kinds, # column -> type, of further columns
 ) -> pd.DataFrame:
     "A table as it was written: names are text whatever they look like, and only an empty cell is missing."
+    # also for ledgers, the leaderboard and `figures/reported`
     # the same types whether pyarrow is installed or not
     with pd.option_context('mode.string_storage', 'python'):
         types = dict.fromkeys(NAMES, str) | kinds
@@ -86,6 +88,7 @@ def of_kind(
     kind, # name of a table
 ) -> pd.DataFrame:
     "The scores of one kind, out of a file that scores the same cases in several ways."
+    # for pages direct and lead, and for the README: their files score a case under several settings
     if 'of' not in rows: return rows
     return rows[rows.of == kind].drop(columns='of').reset_index(drop=True)
 
@@ -100,6 +103,7 @@ def in_percent(
     percent=(),         # columns in percent, beside PERCENT
 ) -> pd.DataFrame:      # of strings
     "A table as text: numbers in percent, labels for names."
+    # for what people read; the csv beside it keeps fractions, which pages and texts read
     def text(column):
         if column.name in (*PERCENT, *percent): return column.map(_digits)
         if column.dtype.kind == 'f': return column.map(lambda v: '' if pd.isna(v) else f'{v:.4f}')
@@ -120,6 +124,7 @@ def as_markdown(
     right=(), # columns of numbers
 ) -> str:
     "A table in Markdown."
+    # for pages here and tables of the article
     text = rows.astype(str).replace(r'\|', '/', regex=True)
     sides = ['right' if column in right else 'left' for column in text]
     return text.to_markdown(index=False, disable_numparse=True, colalign=sides)
@@ -142,6 +147,7 @@ def write_tables(
     notebook=None, # path of the page, for a heading
 ):
     "Write tables, each as csv and all together as Markdown, each under its label."
+    # called by `Page.publish` and by sweeps; marks hash what it writes
     folder = Path(folder)
     parts = [_heading(notebook, folder)] if notebook else []
     parts += [f'![{label}]({label}.svg)' for label in figures or ()]
@@ -159,6 +165,7 @@ def written_table(
     label:str,   # of a table, such as tab-main
 ) -> str:
     "A table and its caption as a page has written them; raises `FileNotFoundError` if none has."
+    # for `Page.show`, the article, and what `modit main` prints at its end
     for path in sorted(Path(folder).glob('[!.]*.md')):
         text = path.read_text('utf-8').partition(f'## {label}\n\n')[2]
         if text: return text.partition('\n\n## ')[0].rstrip('\n')
@@ -173,6 +180,7 @@ class Shown(str):
 # %% ../../../nbs/repro/report/200_report.ipynb #c042t
 def table_or_line(folder, label): # as `written_table`
     "A table, or a line where none was written yet: a page opens with its tables, and may be new."
+    # for `Page.show`
     try: return written_table(folder, label)
     except FileNotFoundError: return f'{label} is not there yet: the code below computes it.'
 
@@ -193,6 +201,7 @@ def side_by_side(
     columns,           # columns to compare
 ) -> pd.DataFrame:     # of strings, in the order of ours
     "Our numbers with the paper's beside them."
+    # in cells of the paper's pages that repeat one of its tables: main, order, data, density, targets
     names = {f'{c}_paper': f'{c} (paper)' for c in columns}
     both = ours.merge(read_reported(label), on=list(keys), how='left', suffixes=('', '_paper'))
     both = both.rename(columns=names)
@@ -225,6 +234,7 @@ def against_paper(
     column='joint',     # metric
 ) -> pd.DataFrame:      # of strings such as ★18.82 (11.37), headed by labels
     "Our numbers in percent, a row's best with a star, and the paper's in brackets where it has one."
+    # for tab-main of page main
     cells = ['split', 'domain']
     ours = by_method(cases, methods, column).set_index(cells)
     theirs = by_method(read_reported(paper), methods, column).set_index(cells).reindex(ours.index)
@@ -239,6 +249,7 @@ def best_variants(
     validation:pd.DataFrame, # domain, method, chosen, valid_joint: one row per round or checkpoint
 ) -> dict:                   # domain -> variant
     "The variant with the best validation Joint in each domain."
+    # what `hppo` means on all pages: chosen on validation, never on test cases
     place = {name: i for i, (name, variant) in enumerate(VARIANTS.items()) if variant.reported}
     reached = validation[validation.chosen & validation.method.isin(place)]
     # at a tie the simpler variant, which stands first in VARIANTS
@@ -251,6 +262,7 @@ def with_hppo(
     validation:pd.DataFrame, # as for `best_variants`
 ) -> pd.DataFrame:
     "The scores, with the rows of each domain's best variant repeated as `hppo`."
+    # pages compare `hppo` as if it were one method; `reported` of VARIANTS says which may stand for it
     chosen = cases[cases.method == cases.domain.map(best_variants(validation))]
     return pd.concat([cases, chosen.assign(method='hppo')], ignore_index=True)
 
@@ -260,6 +272,7 @@ def locked(): return lock_file(runs_dir()/'.report.lock') # a lock for files tha
 # %% ../../../nbs/repro/report/200_report.ipynb #c057b
 def kernels() -> dict: # processor, torch, blas
     "The processor, and the instruction sets that torch and each product library chose on it."
+    # in the manifest and beside measured times (bench/): other kernels round otherwise
     info = Path('/proc/cpuinfo')
     lines = info.read_text('utf-8').splitlines() if info.exists() else []
     said = [x.partition(': ')[2] for x in lines if x.split('\t')[0] in ('model name', 'cpu family', 'model')]
@@ -278,6 +291,7 @@ def update_manifest(
     began:float,  # time.time() at its start
 ):
     "Merge an experiment into the folder's manifest.json."
+    # called by `Page.publish` after scoring alone, so a redraw keeps what is said of the run
     path = Path(folder)/'manifest.json'
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss//1024 # Linux counts in kilobytes
     entry = dict(python=platform.python_version(), machine=platform.machine())

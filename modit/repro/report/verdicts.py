@@ -38,6 +38,7 @@ def paired(
     b:str,              # second
 ) -> pd.DataFrame:      # domain, split, case, pattern, a, b
     "Both methods' Joint on their shared cases."
+    # for pages bootstrap and printed, and for gains in percent (page evidence)
     both = scores_by_method(cases, [a, b]).dropna()
     return both.set_axis(['a', 'b'], axis=1).reset_index()
 
@@ -49,6 +50,7 @@ def shared_counts(
     resamples:int, # B
 ) -> np.ndarray:   # (B, units)
     "How often each unit of a cell occurs in each resample, for all that is computed there."
+    # the stream's names are behind every committed interval over cases; page bootstrap uses them too
     # doubles, as scores are: else each bootstrap would convert all counts anew
     return resample_counts(units, resamples, stream(*purpose)).astype(float)
 
@@ -65,6 +67,7 @@ def over_cases(
     resamples:int, # B
 ) -> Interval:     # units counts cases
     "The interval of a cell over cases: the paper's own bootstrap, and half of the rule on items."
+    # `_interval` takes it; pages bootstrap and printed show it alone, beside the rule
     purpose = seed, 'bootstrap', 'case', domain, split
     return paired_bootstrap(a, b, shared_counts(purpose, len(a), resamples))
 
@@ -108,6 +111,7 @@ def contrasts(
     side=1,             # claimed sign of the differences
 ) -> pd.DataFrame:      # one row per pair and cell
     "Paired differences in every cell with their intervals; `ValueError` if no case is shared (fig:sig)."
+    # Holm's family is the cells of one pair
     pairs = list(pairs)
     scores = scores_by_method(cases, list(dict.fromkeys(m for pair in pairs for m in pair)), column)
     cells = _cells_of(scores)
@@ -132,6 +136,7 @@ def in_points(
     more=(),           # further columns to keep, such as units
 ) -> pd.DataFrame:     # contrast, domain, split, points, verdict
     "Contrasts as text: cell, estimate with its interval in points, verdict."
+    # for tables of contrasts in cells of pages, and in page lead's table
     table = pd.DataFrame(index=rows.index)
     if 'a' in rows: table['contrast'] = [_difference(r) for r in rows.itertuples()]
     if 'column' in rows and rows.column.nunique() > 1: table['metric'] = rows.column
@@ -160,6 +165,7 @@ def draw_differences(
     **more,            # of the marks, such as markersize
 ):
     "Differences in points, or other estimates, with their intervals, side by side at their places."
+    # `split_panels` draws each of its panels by it, page pareto its course over steps
     places = list(places)
     for r in rows.itertuples():
         mark = getattr(r, by)
@@ -198,6 +204,7 @@ def in_paper(
     column='joint',   # metric
 ) -> np.ndarray:      # one a row, in fractions; NaN where the paper prints none
     "The paper's difference of two methods in each cell, beside which ours is set."
+    # for `power`, pages claims and printed, and the article
     cell = ['domain', 'split', 'method']
     value = read_reported(paper).drop_duplicates(cell).set_index(cell)[column]
     def of(method): return value.reindex(pd.MultiIndex.from_frame(rows[['domain', 'split', method]])).values
@@ -209,6 +216,7 @@ def power(
     paper,             # label of the reported table, or its rows with domain, split and method
 ) -> pd.DataFrame:     # one row per cell, in points of Joint; enough: would the paper's effect be significant
     "Half the width of each interval beside the paper's difference."
+    # in cells of pages with small differences: was there a chance to see the paper's
     effect = in_paper(rows, paper)
     half = (rows.high - rows.low)/2
     seen = np.abs(effect) >= half*norm.ppf([.975, .8]).sum()/norm.ppf(.975) # significant with probability 80%

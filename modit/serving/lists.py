@@ -59,8 +59,9 @@ def checked(
     if trouble: return [], trouble
     if line := _one_sided(goods): return [_contents(goods), *line], []
     lines, table = evaluated(path)
-    gains = table.low.to_numpy() if len(table) else np.array([])
+    gains = table.xs('this', level=1).low.to_numpy() if len(table) else np.array([])
     verdict = 'try it' if (gains > 0).any() else 'averaging may be as good here'
+    if not goods.free.any(): verdict = 'all have a label: filter by it, or search other items (--items)'
     return [_contents(goods), *lines, *([verdict] if len(table) else [])], []
 
 # %% ../../nbs/serving/263_lists.ipynb #93fd91df

@@ -237,7 +237,8 @@ def lists(
     for q, line, kind in zip(questions, *self._scores(questions), strict=True):
         allowed, notes = self._allowed(q)
         rows = self._cut(q, np.where(allowed, line, -np.inf))
-        why = '' if q.labelled or self.goods.free.any() else ': all have a label; list these too (labelled), or others (items)'
+        others = ': all have a label; list these too (labelled), or others (items)'
+        why = '' if q.labelled or self.goods.free.any() else others
         if len(rows) < q.k: notes.append(f'k: {q.k} items asked, and {len(rows)} can be listed{why}')
         still = (len(q.right) or len(q.wrong)) and not any(self.ways['marks'][kind].values())
         if still: notes.append('marks only leave items out, as validation chose')

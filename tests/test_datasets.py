@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from conftest import DOWNLOAD, ROOT, skip_if_absent, tracked_files
-from modit.repro.datasets import costly, encoders, icons, public
+from modit.repro.datasets import encoders, icons, public
 from modit.repro.datasets import datasets as module
 from modit.repro.datasets.datasets import package_file, packages
 from modit.repro.datasets.icons import LICENCES, icon_sets, read_icons
@@ -131,17 +131,3 @@ def test_no_drawing_is_committed():
     committed = '\n'.join((ROOT/p).read_text('utf-8') for p in tracked_files() if p.suffix in kinds)
     paths = read_icons().svg.str.extract(r' d="([^"]{60})')[0].dropna()
     assert not [x for x in paths if x in committed]
-
-
-# ---- molecules and licence texts
-SMILES = ('CC(=O)Oc1ccccc1C(=O)O', 'CN1C=NC2=C1C(=O)N(C(=O)N2C)C', 'CC(C)Cc1ccc(cc1)C(C)C(=O)O', 'CCO')
-
-
-def test_similarity_is_rdkits():
-    chem = pytest.importorskip('rdkit.Chem')
-    from rdkit import DataStructs
-    from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
-    bits = np.stack([costly._structure(x)[2] > 0 for x in SMILES]).astype(np.float32)
-    made = [GetMorganGenerator(radius=2, fpSize=2048).GetFingerprint(chem.MolFromSmiles(x)) for x in SMILES]
-    theirs = [[DataStructs.TanimotoSimilarity(a, b) for b in made] for a in made]
-    assert np.allclose(costly.similarity(bits, range(4)), theirs, atol=1e-6)

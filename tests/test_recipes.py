@@ -96,7 +96,7 @@ def claims(
 """
 LINE = 'B99,method,synthetic,twice,ours,HPPO is below MO-DiT.\n'
 NEW_NAMES = {'380_bootstrap': '385_twice', 'repro.paper.bootstrap': 'repro.paper.twice',
-             'fig-sig': 'fig-twice', 'tab-optimism': 'tab-twice'}
+             'fig-sig': 'fig-twice'}
 
 
 def add_toys(copy):

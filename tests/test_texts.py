@@ -4,7 +4,6 @@ import re
 import sys
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -171,42 +170,6 @@ def test_every_table_is_in_the_results_of_one_page(profile):
     tables = [x for page in pages for x in re.findall(r'^## (\S+)$', page, re.M)]
     drawn = {*tables} | ({'tab-data'} if profile != 'mini' else set()) # of real data, git has only its csv
     assert len(tables) == len({*tables}) and {p.stem for p in own if p.match('tab-*.csv')} <= drawn
-
-
-# ---- groups of contrasts of the main table, from scores of cases
-MINI = ROOT/'figures'/'mini'
-VARIANTS = ('off_policy', 'adaptive', 'pareto', 'pareto_eps')
-PAIRS = {'Supervised': [('average', 'pretrained'), ('cpt', 'pretrained'), ('sft', 'pretrained'),
-                        ('sft', 'average'), ('sft', 'cpt')],
-         'Preference': [(variant, 'sft') for variant in VARIANTS],
-         'Which preference': [('adaptive', 'off_policy'), ('pareto', 'off_policy'), ('pareto', 'adaptive'),
-                              ('pareto_eps', 'pareto')]}
-SPLITS = {', items': ['item'], ', new patterns': ['pattern']}
-CELL = ['domain', 'split', 'method']
-
-
-def theirs():
-    "The paper's numbers of the main table by domain, split and method."
-    def read(name): return pd.read_csv(ROOT/'figures'/'reported'/f'tab-{name}.csv')
-    rows = [*map(read, ('appdc', 'appdp', 'appdu', 'appdb')), read('progress').query('method == "cpt"')]
-    return pd.concat(rows).drop_duplicates(CELL).set_index(CELL)
-
-
-@pytest.mark.parametrize('folder, ending', [('.', ''), ('runs/seed=1', ' (seed 1)')])
-def test_group_counts_are_those_of_the_scores(folder, ending):
-    ours = pd.read_csv(MINI/folder/'cases'/'main.csv.gz').groupby(CELL).mean(numeric_only=True)
-    names = [f'same sign{ending}', f'size{ending}']
-    rows = pd.read_csv(MINI/'tab-groups.csv').dropna(subset=names).set_index('group')
-    for group, row in rows[rows.index.str.startswith(tuple(PAIRS))].iterrows():
-        [pairs] = [x for words, x in PAIRS.items() if group.startswith(words)]
-        splits = next((x for end, x in SPLITS.items() if group.endswith(end)), ['item', 'pattern'])
-        keys = [((d, x, a), (d, x, b)) for d in ('D1', 'D2', 'D3', 'D4') for x in splits for a, b in pairs]
-        gaps = np.array([[x.get(a, np.nan) - x.get(b, np.nan) for x in (
-            ours[row.metric.lower()], theirs()[row.metric.lower()])] for a, b in keys])
-        gaps = gaps[~np.isnan(gaps).any(1) & (abs(gaps[:, 1]) > 1e-9)]
-        ratio = gaps[:, 0]/gaps[:, 1]
-        assert (len(ratio), (ratio > 0).sum()) == (row.cells, row[names[0]]), group
-        assert abs(np.median(ratio) - row[names[1]]) <= .0051, group
 
 
 def test_the_picture_of_real_lists_can_be_read(): # profile mini has none

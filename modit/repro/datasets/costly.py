@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['POTENT', 'DIM', 'MOLECULES', 'CLUSTERS', 'MOST', 'LICENCES', 'read_measurements', 'read_molecules', 'embedded',
-           'similarity', 'clustered', 'make_molecules', 'words_of', 'read_wordings', 'make_licences']
+           'clustered', 'make_molecules', 'words_of', 'read_wordings', 'make_licences']
 
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #f7db856f
 import io
@@ -72,16 +72,6 @@ def embedded(
     # the solver by name: `auto` may draw at random
     found = PCA(DIM, svd_solver='covariance_eigh').fit_transform(counts.astype(np.float32))
     return normalize(found).astype(np.float16)
-
-# %% ../../../nbs/repro/datasets/049_costly.ipynb #c9e9a2d0
-def similarity(
-    bits, # (n, b) float32, 1 where a fingerprint has an environment
-    rows, # (r,) of them
-) -> np.ndarray: # (n, r)
-    "Tanimoto: environments that two molecules share, over those that either has."
-    both = bits @ bits[rows].T
-    many = bits.sum(1)
-    return both/(many[:, None] + many[rows] - both)
 
 # %% ../../../nbs/repro/datasets/049_costly.ipynb #fbf91a99
 MOLECULES = {'molecules': 'scaffold', 'molecules-clusters': 'cluster'} # name of a domain -> its patterns

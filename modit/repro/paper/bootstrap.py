@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'CONTRASTS', 'WIDTHS', 'joined', 'both_ends', 'differences', 'draw_contrast', 'plot', 'pairing',
-           'ratio_rows', 'beside_one', 'clustering', 'clusterings', 'optimism', 'table', 'claims']
+           'ratio_rows', 'beside_one', 'clustering', 'clusterings', 'table', 'claims']
 
 # %% ../../../nbs/repro/paper/380_bootstrap.ipynb #c004
 import matplotlib.pyplot as plt
@@ -140,25 +140,12 @@ def clusterings(cases, p:Page) -> pd.DataFrame: # a row a contrast and cell
     rows = pd.concat([ratio_rows(cases, a, b, clustering, p) for a, b in CONTRASTS], ignore_index=True)
     return beside_one(rows, 1)
 
-# %% ../../../nbs/repro/paper/380_bootstrap.ipynb #c037
-def optimism(cases) -> pd.DataFrame: # domain, split, validated, test_picked, optimism
-    "Off-policy Joint with the checkpoint picked on validation and on the test split."
-    runs = cases[cases.method.str.startswith('off_policy')]
-    means = runs.groupby(['domain', 'split', 'method']).joint.mean().unstack()
-    # checkpoints by themselves, as page main names them
-    picked = means.filter(regex=r'_\d$').max(axis=1)
-    found = dict(validated=means.off_policy, test_picked=picked, optimism=picked - means.off_policy)
-    return pd.DataFrame(found).reset_index()
-
 # %% ../../../nbs/repro/paper/380_bootstrap.ipynb #c039
 def table(scores:dict, p:Page) -> dict: # label -> Table
-    "The contrasts of the figure, and what choosing on the test split would have bought (fig:sig)."
-    cases = joined(scores)
+    "The contrasts of the figure (fig:sig)."
     said = ('Paired differences in Joint (fractions); the verdict uses the pattern interval, '
             'and on the item split the case interval as well; p_holm is adjusted over the table.')
-    honest = ('Joint of the off-policy run (fractions): checkpoint picked on validation, '
-              'and on the test split as in the paper.')
-    return {'fig-sig': Table(differences(cases, p), said), 'tab-optimism': Table(optimism(cases), honest)}
+    return {'fig-sig': Table(differences(joined(scores), p), said)}
 
 # %% ../../../nbs/repro/paper/380_bootstrap.ipynb #c042
 def claims(scores:dict, p:Page) -> list: # rows of the ledger

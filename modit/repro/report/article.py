@@ -36,9 +36,10 @@ def _cells(claim, profile='mini', **wanted): return _rows_of('claim-cells', prof
 def _steered(split=None, profile='mini', metric='joint'):
     return _rows_of('tab-own-gain', profile, method='average_own', metric=metric, split=split)
 
-def _in_paper(a, b, split=None, column='joint'): # the paper's differences of two methods, one a cell
-    cells = _rows_of('tab-main', 'reported', split=split)[['domain', 'split']].drop_duplicates()
-    return in_paper(cells.assign(a=a, b=b), column=column)
+# The paper's differences of two methods, one a cell.
+def _in_paper(a, b, split=None, column='joint', paper='tab-main'):
+    cells = _rows_of(paper, 'reported', split=split)[['domain', 'split']].drop_duplicates()
+    return in_paper(cells.assign(a=a, b=b), paper, column)
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a009
 def _tally(rows, other='lower'):

@@ -69,6 +69,7 @@ GROUPS = ( # name, file of our scores, pairs, metric, and one split or both
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #g017
 def beside_paper(group, folder, p:Page, s:Settings) -> pd.DataFrame: # `contrasts`, with the paper's effect
     "A group's contrasts beside the paper's, cell by cell."
+    # for `in_groups`, of this world and of the second
     _, score, pairs, column, splits = group
     if not (folder/'cases'/f'{score}.csv.gz').exists(): return pd.DataFrame()
     paper, cases = paper_rows()[score], restricted(read_cases(folder, score), p)
@@ -129,6 +130,7 @@ CAPTION = (
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #r026
 def every_claim(scores, p:Page) -> Table: # of the run
     "Every claim with its verdict (tab:claims, ours)."
+    # for tab-claims, which the article and the README link
     columns = ['section', 'id', 'class', 'scale', 'statement', 'verdict', 'cells', 'same sign', 'significant',
                'against', 'marks', 'estimate', 'low', 'high', 'n', 'real data', 'why', 'run']
     found = grouped(scores).rename(columns=dict(same_sign='same sign'))

@@ -193,7 +193,6 @@ def trained_patterns(
     s:Settings, # seq_len
 ) -> list: # of numbers, ascending
     "Patterns that training sequences are drawn from."
-    # for counts of pages data and deviations; training asks `pattern_pools` itself
     seen = corpus.attribute & (corpus.role == ROLES.index('train'))
     return np.flatnonzero(np.bincount(corpus.pattern[seen]) >= s.seq_len).tolist()
 

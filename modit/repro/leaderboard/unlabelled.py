@@ -60,7 +60,7 @@ def row(
     **grid, # constant -> values to choose from
 ):          # decorator of a function to scores (n, U)
     "Make a method of scores, and enter it in `ROWS`."
-    # for rows of pages unlabelled, labels and trained; `run` of page scores asks ROWS
+    # for rows of pages unlabelled, labels and trained; page table scores what is in ROWS
     def method_of(scores_of):
         wants_k = 'k' in signature(scores_of).parameters
         @wraps(scores_of)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Corpus', 'density_from_anchors', 'prepare_corpus', 'order_sequences', 'Cases', 'by_pattern', 'pattern_pools',
-           'trained_patterns', 'draw_groups', 'make_cases', 'training_cases', 'centroid']
+           'draw_groups', 'make_cases', 'training_cases', 'centroid']
 
 # %% ../nbs/070_ordering.ipynb #c002
 from dataclasses import dataclass, fields
@@ -186,16 +186,6 @@ def pattern_pools(
     none = f'{corpus.name}: no pattern has {least} positives of role {role}'
     require(pools, f'{none}; lower seq_len or clusters, or add items')
     return pools
-
-# %% ../nbs/070_ordering.ipynb #c039b
-def trained_patterns(
-    corpus,     # Corpus
-    s:Settings, # seq_len
-) -> list: # of numbers, ascending
-    "Patterns that training sequences are drawn from."
-    # for counts of pages data and deviations; training asks `pattern_pools` itself
-    seen = corpus.attribute & (corpus.role == ROLES.index('train'))
-    return np.flatnonzero(np.bincount(corpus.pattern[seen]) >= s.seq_len).tolist()
 
 # %% ../nbs/070_ordering.ipynb #c040
 def draw_groups(

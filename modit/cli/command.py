@@ -30,6 +30,7 @@ def read_json(
     text:str,   # what was typed
 ) -> dict:      # names and values
     "Names and values from the command line; raises `ValueError` for anything else."
+    # for `modit stage`, and for `modit run` of a clone
     wanted = f"{option}: expected a JSON object of names and values, such as '{{\"seed\": 1}}'"
     try: values = json.loads(text)
     except json.JSONDecodeError as e: raise ValueError(f'{wanted} ({e})') from None
@@ -79,6 +80,7 @@ def _print_answers(retriever, path, **usual): # a line for each of a file of JSO
 
 # %% ../../nbs/cli/279_command.ipynb #e3385218
 def _print_list(found, form): # of `Retriever.expand`
+    # for `modit expand` with seeds; columns are aligned at a terminal alone, so a pipe gets plain tsv
     from modit.serving.lists import aligned, in_words, printed
     for note in found.attrs['notes']: _note(note)
     if form == 'json': return print(found.round(6).to_json(orient='records', force_ascii=False))
@@ -160,6 +162,7 @@ def _say(text): # a line of progress, once for all processes of a run
 # %% ../../nbs/cli/279_command.ipynb #6cec1a61
 def _stages_named(s, stage, domain): # hppo: all variants of the main page
     "The stages that a word names; raises `ValueError` for a domain that they do not have."
+    # a job of the graph makes all variants of the main page, which share a first pool
     from modit.stages.stages import check_stage
     from modit.preference import variants_of
     stages = variants_of('main') if stage == 'hppo' else [stage]
@@ -204,6 +207,7 @@ CLONE = 'modit.repro.pages.clone' # where a clone has more of them
 
 def _commands(): # name -> function
     "The subcommands; inside a clone also those of the reproduction."
+    # asked at each start: a package without a clone has fewer of them
     more = named(f'{CLONE}:COMMANDS') if clone_root() and find_spec('modit.repro') else {}
     return COMMANDS | more
 
@@ -218,6 +222,7 @@ def _command_line(): # the parser of all subcommands
 
 # %% ../../nbs/cli/279_command.ipynb #c051
 def _tell(message, status): # print a line on stderr, return the exit status
+    # every refusal of the program ends here: one line, and a status that scripts can read
     rank = _rank()
     who = f'modit, process {rank}' if rank else 'modit'
     line = visible(f'{who}: {" ".join(message.split())}')

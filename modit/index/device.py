@@ -108,6 +108,7 @@ def search(
     k:int,   # how many neighbours
 ) -> tuple[np.ndarray, np.ndarray]: # scores (q, k), ids (q, k), -1 where there are fewer items
     "The k nearest items of each query by inner product, equal scores by id."
+    # called by `VectorIndex.propose` (page retrieval), which takes the ids and computes scores itself
     asked = torch.from_numpy(np.array(queries, np.float32)).to(self.device)
     # 10: a candidate is an integer and more, some 40 bytes for a moment, ten times a score
     widest = max(self.ntotal, 10*min(k*GROUP, self.ntotal), 1)

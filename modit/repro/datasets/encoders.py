@@ -56,6 +56,7 @@ def text_encoder(
     weights, # published name -> tensor
 ) -> TextEncoder:
     "A published BERT, ready to embed."
+    # for `Embedder`
     state = {name: weights[f'embeddings.{published}'] for name, published in _FIRST.items()}
     state['segment'] = weights['embeddings.token_type_embeddings.weight'][0]
     for i in range(c['num_hidden_layers']):
@@ -123,6 +124,7 @@ def embed(
     package=_MINILM, # of the weights, for an encoder of this package
 ) -> np.ndarray: # (n, d) float16
     "Vectors of texts, saved in one file per shard."
+    # for texts and drawings of all public domains; what was cut off goes on with the next shard
     embedder = embedder or Late()
     shards, vectors = [texts[i:i + size] for i in range(0, len(texts), size)], []
     key = _encoder_key(embedder, package, texts[0])
@@ -201,6 +203,7 @@ def plain_vectors(
     pictures,    # (n, side, side) uint8, side a multiple of 48
 ) -> np.ndarray: # (n, 576 + 384) float32: ink at 24 by 24, then gradients
     "Ink and edges of pictures."
+    # for icons without an encoder (page icons)
     ink = 1 - _fields(pictures.astype(np.float32), 2*_GREY)/255
     down, across = np.gradient(ink, axis=(1, 2))
     # an angle just below 0 is rounded to pi by the first %, hence the second
@@ -216,6 +219,7 @@ def principal(
     dim:int, # of the result, divided among the parts
 ) -> np.ndarray: # (n, dim) float16, unit rows
     "Principal directions of each part, side by side."
+    # for icons and the committed small domain
     def cut(part):
         # a named solver, for `auto` may draw at random; parts of length one weigh the same
         fewer = PCA(dim//len(parts), svd_solver='covariance_eigh').fit_transform(part.astype(np.float32))

@@ -107,6 +107,7 @@ def frequent(
     least:int, # fewest positives of a pattern
 ) -> pd.DataFrame: # the rows of these patterns
     "The items of patterns with enough positives to be trained on or held out."
+    # for both makers, each with a number of its own
     return items[items.groupby('pattern').attribute.transform('sum') >= least]
 
 # %% ../../../nbs/repro/datasets/043_icons.ipynb #c018
@@ -115,6 +116,7 @@ def read_icons(
     least=8,      # fewest filled icons of a word
 ) -> pd.DataFrame: # id, pattern, stem, style, attribute, svg
     "The icons of a package with pattern and style; duplicates are not removed."
+    # for both makers: `make_icons`, and `write_small` of the leaderboard
     tables = []
     for of, icons in _bodies(package):
         shown = [x for x, icon in icons['icons'].items() if not icon.get('hidden')]
@@ -171,6 +173,7 @@ def distinct_icons(
     ink,  # (n, 576) of their pictures
 ) -> np.ndarray: # (n,) bool
     "Which icons to keep: not blank, no duplicate within a stem, no equal picture anywhere."
+    # for both makers
     keep = ink.mean(1) > .005 # else it is blank
     for rows in pd.Series(stem).groupby(np.asarray(stem)).indices.values():
         rows = rows[keep[rows]]

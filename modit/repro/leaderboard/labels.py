@@ -29,6 +29,7 @@ def odds(
     how,    # logistic, trees or network
 ) -> np.ndarray: # (U,)
     "Log-odds of the attribute for the items that may be listed."
+    # the attribute of every row that uses labels; the model is the one that serving fits (page parts)
     x = _shorter(items) if how == 'trees' else items
     known = np.flatnonzero(~np.isnan(labels))
     return log_odds(attribute_model(x[known], labels[known], how), x[open_items(items, labels)[0]])
@@ -75,6 +76,7 @@ def same(
     how,      # a temperature of means, or logistic
 ) -> np.ndarray: # (n, U)
     "Log-chance that an item has the seeds' pattern: log of the sum of p_c P(c | x)."
+    # for rows that weigh the pattern, `one list` among them
     both = _whose(items, seeds, labels, patterns, how) @ _chances(items, labels, patterns, how).T
     return np.log(both.clip(1e-9)).astype(np.float32)
 
@@ -129,6 +131,7 @@ def _filter(items, seeds, labels, patterns, share):
 
 # %% ../../../nbs/repro/leaderboard/286_labels.ipynb #90cabfb1
 def _nearest(close, many, scores): # the scores of the nearest items, all others behind them
+    # for rows that reorder a window of the nearest
     # 1e4: below all that scores can be
     least = np.partition(close, -many, axis=1)[:, -many, None]
     return np.where(close >= least, scores, close - 1e4)
@@ -198,6 +201,7 @@ def _lookup(items, seeds, labels, patterns):
 
 # %% ../../../nbs/repro/leaderboard/286_labels.ipynb #6a9c26a7
 def _sum(items, seeds, labels, patterns, how, weight, fit, kappa, lam, beta): # (n, U)
+    # for `one list` with and without checks; serving adds the same parts (page parts)
     parts = SimpleNamespace(
         near=lambda: near(items, seeds, labels), exemplar=lambda: exemplar(items, seeds, labels, 'logistic'),
         likely=lambda: _likely(items, seeds, labels, patterns),
@@ -214,10 +218,12 @@ def _one_list(items, seeds, labels, patterns, **parts): return _sum(items, seeds
 
 # %% ../../../nbs/repro/leaderboard/286_labels.ipynb #8e537a91
 def _tested(scores, items, seeds, labels, ask): # columns of the first ten (n, 10), and whether they are right
+    # for rows with ten checks: they may ask of the first ten of a list alone
     first = top_columns(_without_seeds(np.array(scores, np.float32), items, seeds, labels), 10)
     return first, ask(open_items(items, labels)[0][first])
 
 def _known(scores, first, marks): # scores with what tests have found
+    # for rows with ten checks: what was found right leads the list, what was wrong leaves it
     scores = np.array(scores, np.float32)
     # 1e5: above and below all that scores can be
     np.put_along_axis(scores, first, np.where(marks > 0, 1e5, -1e5).astype(np.float32), 1)

@@ -21,12 +21,14 @@ from ...settings import require
 # %% ../../../nbs/repro/leaderboard/288_scores.ipynb #634e0788
 @fitted
 def _given(board, track): # items, labels, patterns, and the row numbers of these items in the domain
+    # for requests and lists: without labels a method sees open items alone, under numbers of their own
     if track != 'no labels': return board.items, board.labels, board.patterns, np.arange(len(board.items))
     ids = np.flatnonzero(~board.labelled)
     return board.items[ids], np.full(len(ids), np.nan, np.float32), np.full(len(ids), -1, np.int32), ids
 
 @fitted
 def _blocks(board, track, role, n, order): # what is answered together: Cases, seeds by the rows given
+    # for `score`: rows of the table answer a block at once, your own method a request at a time
     cases = board.cases(role, n, order)
     rows = np.searchsorted(_given(board, track)[3], cases.seeds)
     # bounds the memory of the scores of a block
@@ -54,6 +56,7 @@ def check_list(
     labels, # (N,) with NaN where there is none
 ) -> np.ndarray: # (k,)
     "The list itself; raises `ValueError` for anything but k different items without a label, seeds left out."
+    # your method's lists are checked; rows of the table cannot break the rules (page unlabelled)
     found = np.asarray(found)
     whole = found.dtype.kind in 'iu' and found.ndim == 1
     require(whole, f'ids are {found.dtype} of shape {found.shape}; give {k} whole numbers')
@@ -96,6 +99,7 @@ def score(
     **given,     # constants of the method
 ) -> pd.DataFrame: # case, pattern, joint, same, attr
     "How many items of each list are right, of the pattern, and with the attribute."
+    # for `run`, once for each constant on validation requests and once for the table
     rows = []
     for block in _blocks(board, track, role, n, order):
         cases = block[0]
@@ -118,6 +122,7 @@ def choose(
     order='random', # of seeds; or sorted
 ) -> dict:       # constant -> value
     "The constants that find most on validation requests."
+    # for `_one_domain`: constants of all rows, and of your method, are chosen so
     grid = getattr(method, 'grid', {})
     offers = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     if len(offers) == 1: return offers[0]
@@ -163,6 +168,7 @@ def run(
     part=1,       # of the labels that stay
 ):                # yields name, scores, what was chosen, once a method and domain
     "Score methods, domain by domain."
+    # for the committed rows and for `modit leaderboard` (page table)
     for domain in domains:
         forget() # frees what was fitted on the domain before
         board = open_board(domain, draw).with_part(part)

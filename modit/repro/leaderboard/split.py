@@ -34,6 +34,7 @@ def sort_of(
     name:str, # of a domain
 ) -> str:
     "What the patterns of a domain are: named, clusters or made; the committed domain counts for itself."
+    # for the columns of the table (page table)
     if name in PUBLIC: return 'clusters' if name in CLUSTERS else 'named'
     return 'small' if name == SMALL else 'made'
 
@@ -49,6 +50,7 @@ def pattern_roles(
     family=None, # (C,) of each pattern; None: there are no families
 ) -> np.ndarray: # (C,) index into ROLES
     "The role of every pattern; raises `ValueError` where too few can be held out."
+    # for `new_board`, whose streams all domains share
     # a quarter here, a fifth below: ours; committed scores rest on both and on the order of draws
     role = np.where(rng.random(len(positives)) < .25, ROLES.index('valid known'), 0)
     able = rng.permutation(np.flatnonzero(positives >= need))
@@ -68,6 +70,7 @@ def half_of_each(
     rng,     # NumPy generator
 ) -> np.ndarray: # (N,) bool
     "A random half of the items of each pattern."
+    # for `new_board`: which items are open, and so may be listed
     size = np.bincount(pattern)
     order = np.lexsort((rng.random(len(pattern)), pattern))
     rank = np.empty(len(pattern), int)
@@ -109,6 +112,7 @@ def new_board(
     family=None, # (C,) of each pattern
 ) -> Board:
     "A domain with its roles and labels drawn."
+    # each kind of domain ends here, so that one split serves all rows of the table
     positives = np.bincount(pattern[attribute], minlength=pattern.max() + 1)
     need = sizes[0] + sizes[2]
     # streams without the domain's name: draws do not depend on what a folder is called
@@ -123,6 +127,7 @@ def write_small(
     most=110, # icons of a word
 ):
     "Draw, embed and write the committed domain; needs the icons' package."
+    # called by hand: its folder is committed, and methods are tried on it without a download
     from modit.repro.datasets import icons, encoders
     items = icons.read_icons(icons.ALL, 1)
     sets = pd.read_csv(repo_root()/'data_public'/'icon-sets.csv', index_col='set')
@@ -183,6 +188,7 @@ def open_board(
     draw=0,   # 0: that of the table; 1: the one kept apart
 ) -> Board:
     "A domain under the clean split; raises `ValueError` if it has not been made."
+    # for `run` of page scores, once a domain
     known = (SMALL, *MADE, *PUBLIC)
     require(name in known, f'no domain {name!r}; there are {", ".join(known)}')
     require(is_there(name), f'{name} is not there; get it with: modit public --profile {PUBLIC.get(name)}')
@@ -196,6 +202,7 @@ def density_weights(
     anchors=2000, # labelled items whose density is measured
 ) -> np.ndarray: # (d,) of the ridge regression
     "The density predictor, from labelled items alone."
+    # for rows that steer (page labels), and for seeds at the low end of a sequence
     known = np.flatnonzero(~np.isnan(labels))
     x, y = items[known], labels[known]
     rows = stream(0, 'leaderboard', 'anchors').permutation(len(known))[:anchors]
@@ -220,6 +227,7 @@ def pools(
     order='random', # of seeds; or sorted
 ) -> dict:    # pattern -> item ids
     "Unlabelled positives of each pattern of a role that has enough of them."
+    # for `cases`, and to know which kinds a domain has (page scores)
     # seeds and half a list; sorted: half of the three sequences that the paper's stages train on
     least = 3*self.length//2 if order == 'sorted' else self.m + self.k//2
     open_ = np.flatnonzero(self.attribute & ~self.labelled & (self.role[self.pattern] == ROLES.index(role)))
@@ -235,6 +243,7 @@ def cases(
     order='random', # of seeds; sorted: the low end of a sequence sorted by predicted density
 ) -> Cases:
     "Requests of a role, patterns in turn; empty where a domain has no such patterns."
+    # for page scores: all rows are asked the same requests
     rng = stream(0, 'leaderboard', 'cases', role, order, self.draw)
     pools = self.pools(role, order)
     turns = [rng.permutation(list(pools)) for _ in range(-(-n//len(pools)))] if pools else [[]]
@@ -253,6 +262,7 @@ def with_part(
     part:float, # of the labelled items that stay; a smaller part lies in a larger one
 ) -> Board:
     "The domain with fewer labels."
+    # for the table of fewer labels (`write_fewer` of page table)
     rng = stream(0, 'leaderboard', 'fewer labels', self.draw)
     # labelled items go, and are not made open: requests and lists stay the same
     kept = ~self.labelled | (rng.random(len(self.items)) < part)

@@ -35,6 +35,7 @@ def shares(
     track:str, # of TABLE_TRACKS
 ) -> pd.Series: # domain, kind, case, pattern -> Joint in percent
     "Joint of each request on a track; a method that needs no labels stands on every track."
+    # for each table and comparison: its index pairs the requests of two methods
     named, kinds = TABLE_TRACKS[track]
     there = named if (scores.track == named).any() else 'no labels'
     rows = scores[(scores.track == there) & scores.kind.isin(kinds)]
@@ -53,6 +54,7 @@ def compared(
     b, # of another method
 ) -> pd.DataFrame: # mean, low, high: a row a domain, and one of all
     "A method minus another, paired, with intervals of 95% over patterns."
+    # for leads in the table, for `modit leaderboard`, and for `modit evaluate` (page lists)
     rows = {}
     draws = []
     for domain, part in (a - b).dropna().groupby('domain', sort=False):
@@ -70,6 +72,7 @@ def is_ahead(
     rows, # of `compared`
 ) -> bool:
     "Whether a method is ahead of another, by the rule."
+    # called in cells of this page, for sentences that say ahead
     public = rows[rows.index.isin(list(PUBLIC))]
     return bool((public.low > 0).sum() >= NEEDED and not (public.high < 0).any())
 
@@ -100,6 +103,7 @@ def write_rows(
     methods=None, # names of rows; None: all
 ):
     "Score rows, and put their scores and constants into the committed files."
+    # called by hand (CONTRIBUTING has the line): the committed scores come from it
     wanted = {name: ROWS[name] for name in methods or ROWS}
     for name, scores, chosen in run(wanted, domains):
         # no time in the archive: equal scores give equal bytes
@@ -124,6 +128,7 @@ def table(
     track:str, # of TABLE_TRACKS
 ) -> pd.DataFrame: # a row a method, best first
     "Joint of every method on a track, in percent, over the domains that all of its rows have."
+    # for this page's cells and for the README (page front)
     joint = {name: shares(scores, track) for name, scores in rows.items()}
     joint = {name: x for name, x in joint.items() if len(x)}
     shared = set.intersection(*(set(x.index.unique('domain')) for x in joint.values()))
@@ -136,6 +141,7 @@ def read_method(
     place:str, # file.py:function
 ):             # the function
     "A function of a file; raises `ValueError` if there is none."
+    # for `leaderboard`
     path, _, name = place.rpartition(':')
     require(path.endswith('.py') and Path(path).is_file(), f'{place}: no such file; give file.py:function')
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
@@ -153,6 +159,7 @@ def best_row(
     domains,   # that count
 ) -> str:      # its name
     "The row with the highest mean over domains, ceilings left out."
+    # what `modit leaderboard` sets beside your method; ceilings see labels that nobody has
     scored = [x for x in domains if x in set(rows['average'].domain)]
     def mean(name):
         joint = shares(rows[name], track).groupby('domain').mean()
@@ -181,6 +188,7 @@ def leaderboard(
     draw=0,        # of patterns, labels and requests; 1 is kept apart
 ):
     "Score a function and print how it stands."
+    # behind `modit leaderboard`
     method = read_method(place)
     names = domains.split(',') if domains else [x for x in (SMALL, *MADE, *PUBLIC) if is_there(x)]
     start = time.perf_counter()

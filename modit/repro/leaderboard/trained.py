@@ -33,6 +33,7 @@ def settings_for(
     items,    # (N, d)
 ) -> Settings: # for this domain alone
     "The settings with which a domain's models are trained."
+    # for the trained rows: each domain has models of its own
     if name in MADE: s, at = load_settings('mini', **_SHORT), name
     # the committed domain has no profile, and takes that of molecules
     else: s, at = load_settings(PUBLIC.get(name, 'molecules')), name if name in PUBLIC else 'molecules'
@@ -48,6 +49,7 @@ def corpus_of(
     s:Settings, # of `settings_for`
 ) -> Corpus:
     "The labelled items as a corpus."
+    # for the trained rows, and by `density_from_anchors` as the paper orders its sequences
     known = np.flatnonzero(patterns >= 0)
     attribute, pattern = labels[known] == 1, patterns[known]
     rng = stream(s.seed, 'leaderboard', 'validates')
@@ -72,6 +74,7 @@ def queries(
     s:Settings, # guidance_scale, ode_steps, sampler
 ) -> np.ndarray: # (n, d) unit rows
     "The query of each list of seeds."
+    # for the trained rows, which rank open items by them
     # seeds ascend, as in training; noise by place in the list, as in evaluation
     order = np.argsort(x @ corpus.probe, axis=1, kind='stable')[..., None]
     x = torch.from_numpy(np.take_along_axis(x, order, 1))

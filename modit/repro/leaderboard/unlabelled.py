@@ -25,6 +25,7 @@ def fitted(
     fit, # function of arrays, numbers and words
 ):       # the same function
     "Keep the last results of a function; the same arrays give the same result again."
+    # for what several requests, constants or rows share; arrays are known by identity: change none in place
     kept = {}
     _KEPT.append(kept)
     @wraps(fit)
@@ -47,6 +48,7 @@ def open_items(
     labels, # (N,)
 ) -> tuple: # row numbers (U,), vectors (U, d), place of every item among them (N,)
     "The items that may be listed."
+    # each row ranks these alone: a labelled item can stand in no list
     ids = np.flatnonzero(np.isnan(labels))
     place = np.full(len(items), -1)
     place[ids] = np.arange(len(ids))
@@ -58,6 +60,7 @@ def row(
     **grid, # constant -> values to choose from
 ):          # decorator of a function to scores (n, U)
     "Make a method of scores, and enter it in `ROWS`."
+    # for rows of pages unlabelled, labels and trained; page table scores what is in ROWS
     def method_of(scores_of):
         wants_k = 'k' in signature(scores_of).parameters
         @wraps(scores_of)
@@ -86,6 +89,7 @@ def _average(items, seeds, labels, patterns): return near(items, seeds, labels)
 
 # %% ../../../nbs/repro/leaderboard/284_unlabelled.ipynb #febebc07
 def _without_seeds(scores, items, seeds, labels):
+    # for what surrounds seeds, here and on page labels: a seed is nearest to itself
     scores = scores.copy() # what `fitted` keeps is everybody's
     np.put_along_axis(scores, open_items(items, labels)[2][seeds], -np.inf, 1)
     return scores
@@ -99,6 +103,7 @@ def own(
     many,   # items that surround the seeds
 ) -> np.ndarray: # (n, U)
     "Places along the direction from what surrounds the seeds to the seeds."
+    # for rows with an own move, here and on page labels
     x = open_items(items, labels)[1]
     rows = top_columns(_without_seeds(near(items, seeds, labels), items, seeds, labels), many)
     around = np.stack([x[r].mean(0) for r in rows])
@@ -125,6 +130,7 @@ def white(
     r,      # of the ridge
 ) -> np.ndarray: # (n, U)
     "Similarities to the whitened average."
+    # for the two whitened rows
     mean, values, vectors = _spread(items, labels)
     query = (middle(items, seeds) - mean) @ vectors/(values + r*values.mean())
     return normalize(query @ vectors.T).astype(np.float32) @ open_items(items, labels)[1].T
@@ -179,6 +185,7 @@ def exemplar(
     how,    # svm or logistic
 ) -> np.ndarray: # (n, U)
     "Places along the weights of a linear classifier of each request's seeds against other items."
+    # for two rows here, and for `one list` (page labels)
     x = open_items(items, labels)[1]
     close = _without_seeds(near(items, seeds, labels), items, seeds, labels)
     around = top_columns(close, 100)

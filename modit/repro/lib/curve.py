@@ -29,6 +29,7 @@ def whole(
     s:Settings, # of the run
 ) -> Settings:
     "Settings of a round on as many labelled cases as the paper has, with steps in proportion."
+    # for page labelled, and for page printed, which has the paper's number of cases too
     steps = tuple(round(WHOLE*x) for x in s.off_policy_steps)
     return override(s, hppo_cases=round(WHOLE*s.hppo_cases), off_policy_steps=steps)
 
@@ -39,6 +40,7 @@ def in_rounds(
     new=False,  # whether each round takes a part of the cases for itself; otherwise each takes all
 ) -> Settings:
     "Settings of several rounds that have, together, the steps of one round on the whole pool."
+    # for page labelled
     w = whole(s)
     steps = round(w.off_policy_steps[-1]/rounds)
     saved = tuple(round(x*steps/s.hppo_steps) for x in s.hppo_checkpoints)
@@ -50,6 +52,7 @@ def paper_gain(
     p:Page, # domains, splits
 ) -> pd.DataFrame: # domain, split, a, b, gain; none for a domain that the paper has not
     "The paper's HPPO minus its MO-DiT, in points of Joint (tab:main)."
+    # for page labelled, and for grey lines of pages direct and printed
     cells = pd.DataFrame(product(p.domains, p.splits), columns=['domain', 'split']).assign(a='hppo', b='sft')
     return cells.assign(gain=100*in_paper(cells)).dropna()
 
@@ -76,6 +79,7 @@ def gains_picture(
     splits, # a panel each
 ):          # matplotlib Figure
     "Gain over MO-DiT by labelled cases, beside the paper's."
+    # for page labelled
     theirs = paper.set_index(['split', 'domain']).gain
     marks = looks_of(rows.domain.unique())
     fig, (axes,) = plt.subplots(1, len(splits), figsize=(7.5, 2.9), sharey=True, squeeze=False)
@@ -121,6 +125,7 @@ def of_part(
     draw=0,      # number of the draw
 ) -> Pool:
     "The cases of a part, with their candidates and labels."
+    # for `prefer_part`
     rows = rows_of_part(len(pool), percent, draw)
     return replace(pool, **{x: getattr(pool, x)[rows] for x in ('cases', 'candidates', 'joint', 'same')})
 
@@ -142,6 +147,7 @@ def prefer_part(
     draw=0,      # number of the draw
 ) -> Run:
     "An off-policy round on a part of a pool's cases."
+    # the stages `labelled_*` are made by it (page labelled)
     # other batches and noise, too
     own = replace(s, seed=s.seed + draw, off_policy_steps=steps_of_part(s, percent))
     return hppo(sft, corpus, own, of_part(pool, percent, draw), VARIANTS['off_policy'])

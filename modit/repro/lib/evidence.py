@@ -38,6 +38,7 @@ def relative_gains(
     s:Settings,   # resamples
 ) -> pd.DataFrame: # domain, split, estimate, low, high, n
     "Mean Joint of a minus that of b, divided by that of b, in every cell."
+    # for claims of pages order and best_of_n that the paper states in percent
     found = []
     for (domain, split), rows in paired(cases, a, b).groupby(['domain', 'split']):
         if split == 'item': x = paired_bootstrap(rows.a, rows.b, resamples=s.resamples)
@@ -55,6 +56,7 @@ def beside_rivals(
     rivals=('probe', 'ridge_map'),      # of the baselines; (): baselines are not read
 ) -> pd.DataFrame: # per-case scores of all methods
     "The scores of a page together with scores of the main table and of the baselines."
+    # for pages baselines and own_direction
     beside = []
     if 'main' in scores: # not of a data set without the paper's stages
         main = with_hppo(scores['main'], scores['validation'])
@@ -69,6 +71,7 @@ def scales_tried(
     s:Settings, # guidance_scales, guidance_scale
 ) -> list:
     "The scales that models serve at: the fan's, the serving one and 1.5."
+    # for pages guidance and jacobi
     # 1.5: the fan has nothing between 1 and 2
     return sorted({1.5, *map(float, s.guidance_scales), float(s.guidance_scale)})
 
@@ -79,6 +82,7 @@ def at_own_scale(
     models:dict, # method -> a model
 ) -> pd.DataFrame: # rows of `evaluate` with scale and valid_joint
     "Score every model at the guidance scale that is best for it on validation."
+    # for pages guidance and jacobi
     values = [dict(scale=x) for x in scales_tried(p.s)]
     return pd.concat([p.score_chosen(corpus, method, partial(serve, model, corpus, s=p.s), values)
                       for method, model in models.items()], ignore_index=True)
@@ -91,6 +95,7 @@ def joint_of_new(
     k:int,         # length of the list
 ):                 # (n,) shares of the list
     "Joint of lists from which the training positives are left out (ours)."
+    # for `new_items`
     known = corpus.attribute & (corpus.role == ROLES.index('train'))
     ids = nearest(corpus, queries, k, ~known, cases.sequence)
     return score_queries(ids, corpus.attribute, corpus.pattern, cases.pattern).joint.to_numpy()
@@ -102,6 +107,7 @@ def untrained(
     split='item',  # whose lengths are taken
 ) -> dict:         # method -> function from Cases to queries (n, d)
     "Averaging, and the steered average with the lengths that its own page chose."
+    # for pages direct, lead and lists, which show it beside what was trained
     name = corpus.name
     moved = p.read_other('own_direction')
     own = moved[(moved.method == 'average_own') & (moved.domain == name) & (moved.split == split)].iloc[0]
@@ -118,6 +124,7 @@ def new_items(
     answers:dict,  # (method, draw) -> function from Cases to queries (n, d)
 ) -> pd.DataFrame: # domain, split, case, pattern, method, joint: means of the draws
     "Joint among new items on the item split (ours)."
+    # for page direct, which counts new items apart
     n = min(p.s.density_cases, p.cases or p.s.density_cases)
     cases = sample_cases(corpus, 'item', n, p.s)
     rows = {key: joint_of_new(answer(cases), corpus, cases, p.s.k) for key, answer in answers.items()}
@@ -131,6 +138,7 @@ def supers_of(
     corpus:Corpus, # of the domain
 ) -> np.ndarray:   # (C,) int
     "The super-pattern that most positives of each pattern come from."
+    # for `apart`
     yes = corpus.attribute
     counts = np.zeros((corpus.pattern.max() + 1, domain.super_pattern.max() + 1), int)
     np.add.at(counts, (corpus.pattern[yes], domain.super_pattern[yes]), 1)
@@ -164,6 +172,7 @@ def apart(
     s:Settings,    # those of the corpus
 ) -> Corpus:
     "The corpus with whole super-patterns held out (ours)."
+    # for page lead
     role = apart_roles(corpus, supers_of(domain, corpus), s)
     density, probe = density_from_anchors(corpus.items, corpus.attribute, role, s, corpus.drawn_by)
     return replace(corpus, role=role, density=density, probe=probe)

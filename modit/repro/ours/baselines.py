@@ -32,6 +32,7 @@ ROWS = BASELINES | OWN # every method that has a constant
 # %% ../../../nbs/repro/ours/440_baselines.ipynb #c012
 def filtered(corpus, p:Page) -> list: # of frames: rows as those of `evaluate` without AUC, a frame a split
     "Scores of the reference that retrieves among positives only."
+    # a score without a query: its list comes out of an index of positives alone
     rows = []
     for split in p.splits:
         cases = sample_cases(corpus, split, p.s.density_cases, p.s)[:p.cases]

@@ -34,6 +34,7 @@ def make_labelled(
     path,   # of the result
 ):
     "An off-policy round on a part of the labelled cases; of the whole pool a draw has other random numbers."
+    # the maker of the stages `labelled_*`, which page looks names: they are trained as other stages are
     percent, draw = _percent_and_draw(stage.removeprefix('labelled_'))
     sft, pool = get_model(s, 'sft', domain), get_pool(s, domain)
     drawn = preference_settings(s)

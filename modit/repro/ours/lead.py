@@ -26,6 +26,7 @@ from ...store import stream
 # %% ../../../nbs/repro/ours/322_lead.ipynb #02a56c56
 def redrawn(cases:Cases, corpus:Corpus, s:Settings) -> dict: # cases: of the protocol; random, sorted: Cases
     "The same cases with seeds drawn at random, shown in any order, and sorted."
+    # for `score_cell`: seeds without the order that training had, and with it again
     rng = stream(s.seed, 'seeds at random', corpus.drawn_by)
     # the case keeps its items, so the same ones are left out of the lists
     drawn = rng.permuted(cases.sequence, axis=1)
@@ -43,6 +44,7 @@ def make_apart(
     path,   # of the result
 ):
     "MO-DiT with whole super-patterns held out, a checkpoint a domain."
+    # the maker of the stage `apart`, which page looks names: it is trained as other stages are
     corpora = [apart(get_corpus(s, name), get_domain(s, name), s) for name in s.domains]
     models = train_apart(get_model(s, 'pretrained'), corpora, s)
     # nothing was validated; `score_cell` takes a checkpoint by its domain

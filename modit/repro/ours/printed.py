@@ -31,6 +31,7 @@ THEIRS = dict(D4='off_policy') # the variant behind the paper's row HPPO; elsewh
 
 def as_printed(s:Settings) -> Settings: # of the run
     "The same sizes with the paper's constants of the preference stage."
+    # for `runs_of`: the paper's printed loss under our settings
     paper = load_settings('paper')
     names = LOSS + SCHEDULE if s.profile in COMMITTED else LOSS
     return replace(s, **{name: getattr(paper, name) for name in names})

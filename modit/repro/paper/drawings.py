@@ -30,6 +30,7 @@ METHODS = ('average', 'sft', 'hppo') # whose means the case is to be near to
 
 def joint_of_cases(main, validation, p:Page) -> pd.DataFrame: # (domain, split, case, pattern) by METHODS
     "Joint of every case of the cell that is drawn."
+    # for `_task_points`; a test asks that the case of the picture is a usual one
     mine = main[(main.domain == p.domains[0]) & (main.split == p.splits[0])]
     return scores_by_method(with_hppo(mine, validation), METHODS).dropna()
 

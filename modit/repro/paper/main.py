@@ -79,6 +79,7 @@ def cell_means(
 # %% ../../../nbs/repro/paper/320_main.ipynb #c028
 def _marginal(cases, method, s): # per-case scores; domain, split, estimate, low, high, n
     "Mean Joint of one method in every cell, with its interval over cases."
+    # for the appendix's table and for claims about levels, which no contrast has
     rows = []
     # only the first cases of a cell are scored by retrieval
     answered = cases[cases.method == method].dropna(subset='joint')
@@ -141,6 +142,7 @@ THEIRS = dict(D4='off_policy') # the variant behind the paper's row HPPO; elsewh
 
 def paper_rows(domain:str) -> pd.DataFrame: # domain, split, method and metrics, with the rows `hppo`
     "The paper's rows of a domain, as far as it prints them."
+    # for pictures of this page: the paper's numbers under the names of our methods
     main = read_reported('tab-main').query('domain == @domain and method == "hppo"')
     return pd.concat([read_reported(APPENDIX[domain]), main], ignore_index=True)
 
@@ -200,6 +202,7 @@ def share_of(
     of:int,   # of this number of cells
 ) -> int:
     "How many of these cells must be for the claim, rounded up."
+    # for claims that hold in some of the paper's cells: the same share of those that are here
     return -(-held*len(rows)//of)
 
 # %% ../../../nbs/repro/paper/320_main.ipynb #c050

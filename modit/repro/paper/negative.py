@@ -50,6 +50,7 @@ def mean_cosine(queries) -> np.ndarray: # queries: (cases, n, d) unit; (cases,)
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c011
 def _cosines_of(s, domain, stage): # of the model of a stage: domain, model, samples, case, cosine
     "Mean cosine of the samples of each validation case, at one scale and across the fan."
+    # for `_collapse`: fans at one scale beside the usual fan
     corpus = get_corpus(s, domain)
     model = get_model(s, stage, domain)
     rows = []
@@ -73,6 +74,7 @@ def _collapse(p): # of the run: as `_cosines_of`
 # %% ../../../nbs/repro/paper/430_negative.ipynb #r008
 def proxy_reward(pool, corpus) -> np.ndarray: # corpus: Corpus, for the predictor's weights; (n, c)
     "Predicted density at the query itself (ours)."
+    # in the key of the stage `proxy`
     # no intercept: rewards are rescaled
     return predict_density(pool.candidates, corpus.probe, 0.).astype(float)
 
@@ -81,6 +83,7 @@ BANK = 20 # the local bank holds one in this many training items; ours, for the 
 
 def local_reward(pool, corpus, s:Settings) -> tuple: # joint (n, c), same (n, c)
     "Joint and Same among the K/5 nearest of a small bank of training items (app. Negative results)."
+    # in the key of the stage `local`
     n, c, d = pool.candidates.shape
     train = np.flatnonzero(corpus.role == ROLES.index('train'))
     rng = stream(s.seed, 'bank', corpus.name)
@@ -94,6 +97,7 @@ def local_reward(pool, corpus, s:Settings) -> tuple: # joint (n, c), same (n, c)
 # %% ../../../nbs/repro/paper/430_negative.ipynb #r016
 def _selected_bank(pool, corpus, s:Settings) -> np.ndarray: # ids of items, ascending
     "The items that static candidates of selected cases retrieve; raises `ValueError` for fewer than K."
+    # in the key of the stage `bank`
     static = pool.only('static')
     chosen = margin_pairs(static.joint, static.same, s.margin)[1].any(1)
     queries = static.candidates[chosen]
@@ -107,6 +111,7 @@ def _selected_bank(pool, corpus, s:Settings) -> np.ndarray: # ids of items, asce
 # %% ../../../nbs/repro/paper/430_negative.ipynb #r017
 def bank_reward(pool, corpus, s:Settings, few=None) -> tuple: # few: Pool to reward; joint and same (n, c)
     "Joint and Same among the K nearest of the selected cases' bank (app. Negative results)."
+    # in the key of the stage `bank`
     few = pool if few is None else few
     n, c, d = few.candidates.shape
     bank = _selected_bank(pool, corpus, s)
@@ -128,17 +133,20 @@ def _rescaled(reward, joint) -> np.ndarray: # (n, c) all three; joint is the tru
 # looks.ABLATIONS names these by text; another name or other code here retrains those runs
 def proxy_pool(pool, corpus, s:Settings): # pool: Pool, truly labelled; Pool
     "The pool with the predictor's rewards in place of Joint (ours)."
+    # the ablation `proxy` names it (page looks): its stage relabels each pool so (`variant_pool`)
     return replace(pool, joint=_rescaled(proxy_reward(pool, corpus), pool.joint))
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #r025a
 def local_pool(pool, corpus, s:Settings): # pool: Pool, truly labelled; Pool
     "The pool with rewards by a small bank of training items (app. Negative results)."
+    # the ablation `local` names it (page looks): its stage relabels each pool so (`variant_pool`)
     joint, same = local_reward(pool, corpus, s)
     return replace(pool, joint=_rescaled(joint, pool.joint), same=same)
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #r025b
 def bank_pool(pool, corpus, s:Settings): # pool: Pool, truly labelled, with static candidates; Pool
     "The pool with rewards by the bank of its selected cases (app. Negative results)."
+    # the ablation `bank` names it (page looks): its stage relabels each pool so (`variant_pool`)
     joint, same = bank_reward(pool, corpus, s)
     return replace(pool, joint=joint, same=same)
 

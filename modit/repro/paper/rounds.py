@@ -27,6 +27,7 @@ LOOKS = {'new cases': ('New cases', 'purple', 's')}
 
 def schedules(s:Settings) -> dict: # method -> (rounds, steps of a round)
     "One, two and four rounds at the budget of the iterated variants (tab:rollout)."
+    # also for page labelled, which gives its runs these names and judges this page's claims on them
     budget = s.hppo_rounds*s.hppo_steps
     return {f'{r}x{budget//r}': (r, budget//r) for r in (1, 2, 4)} # 1x100, 2x50 and 4x25 in tab:rollout
 
@@ -65,6 +66,7 @@ def rounds_of(p): return list(range(1, p.s.hppo_rounds + 1))
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #f013
 def score_rounds(p:Page, domain:str, kind:str) -> pd.DataFrame: # rows of `evaluate`; round, validation, kept
     "Score the policy of a run, of KINDS, after each round; page labelled does it on more cases."
+    # also for page labelled, on its own settings
     models = {after(kind, n): get_model(p.s, KINDS[kind], domain, n) for n in rounds_of(p)}
     history = get_history(p.s, domain, KINDS[kind]).set_index('round')
     rows = p.score(get_corpus(p.s, domain), models, most=p.s.density_cases)
@@ -117,6 +119,7 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #c026
 def schedule_claims(scores, p:Page) -> list: # scores: of `run`, with those of the main experiment
     "C12 and C17, over D1 to D3."
+    # for `claims`; page labelled judges them again on the whole pool, through `claims` too
     one, two, four = schedules(p.s)
     single = scores['main'].query('method == "off_policy"')
     cases = pd.concat([scores['rounds'], single], ignore_index=True).query('domain != "D4"')

@@ -65,6 +65,7 @@ CAPTION = (
 # %% ../../../nbs/repro/verdicts/500_claims.ipynb #r026
 def every_claim(scores, p:Page) -> Table: # of the run
     "Every claim with its verdict (tab:claims, ours)."
+    # for tab-claims, which the article and the README link
     columns = ['section', 'id', 'class', 'scale', 'statement', 'verdict', 'cells', 'same sign', 'significant',
                'against', 'marks', 'estimate', 'low', 'high', 'n', 'real data', 'why', 'run']
     found = grouped(scores).rename(columns=dict(same_sign='same sign'))

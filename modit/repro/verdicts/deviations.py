@@ -39,6 +39,7 @@ def _highest(steps, s): # the step, counted from 1, at which the rate of a stage
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c012
 def of_schedule(s:Settings, domains) -> dict: # field -> what stands for it
     "Optimiser steps of CPT and SFT, and the step at which each rate is highest (app. B, Stages)."
+    # computed from settings, for the list of differences
     rows = {d: s.of('train_rows', d) for d in domains}
     cpt = max(1, sum(n*s.of('repetition', d)*s.cpt_epochs for d, n in rows.items())//s.batch)
     sft = [max(1, n*s.of('sft_epochs', d)//s.batch) for d, n in rows.items()]
@@ -134,6 +135,7 @@ TRIED = ['score_scale', 'beta', 'tail_weight', 'reward_items'] # settings of the
 
 def text_of(rows, sizes, p:Page) -> str: # rows: of `filled`; sizes: rows of tab-proportions; Markdown
     "docs/deviations.md: the list by status, and before it the five differences with the largest effect."
+    # for `write_text`; a test compares the committed text with it
     gains = read_rows(p.folder/'tab-labelled-gain.csv').query('split == "item"').set_index('cases').estimate
     loss = page_module('loss').ranked(read_cases(p.folder, 'loss_grid'), p.s)
     loss = loss.query('anchor_scale == "1" and hppo_warmup == "5" and hppo_lr == "0.0002"')
@@ -146,6 +148,7 @@ def text_of(rows, sizes, p:Page) -> str: # rows: of `filled`; sizes: rows of tab
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c055
 def write_text(rows, p:Page): # rows: of `filled`
     "Write docs/deviations.md, from the committed run alone."
+    # called in the page's last cell, so the committed text follows each run of the page
     if p.changed or p.s.profile != 'mini': return
     sizes = pd.read_csv(p.folder/'tab-proportions.csv', dtype=str)
     atomic_write(repo_root()/'docs'/'deviations.md', text_of(rows, sizes, p))

@@ -18,7 +18,7 @@ from fastcore.basics import patch
 from threadpoolctl import threadpool_info
 
 from .settings import require
-from .data.trouble import row_lengths, unit_rows
+from .rows import row_lengths, unit_rows
 from .store import named
 
 # %% ../nbs/040_retrieval.ipynb #c005

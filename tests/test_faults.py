@@ -271,10 +271,10 @@ def test_the_code_of_a_key_is_what_was_imported(tmp_path):
     copied(ROOT/'modit', tmp_path/'modit')
     code = """if True:
         from pathlib import Path
-        import modit.data.trouble
-        path = Path(modit.data.trouble.__file__)
+        import modit.rows
+        path = Path(modit.rows.__file__)
         path.write_text(path.read_text('utf-8') + '\\ndef other(): return 1\\n', 'utf-8') # edited, exported
         from modit.stages.reach import refuse_changed
-        refuse_changed('modit.data.trouble:unit_rows')"""
+        refuse_changed('modit.rows:unit_rows')"""
     said = run_apart(code, copy=tmp_path).stderr
-    assert f'{tmp_path}/modit/data/trouble.py has changed since this process read it' in said
+    assert f'{tmp_path}/modit/rows.py has changed since this process read it' in said

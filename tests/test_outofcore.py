@@ -10,7 +10,7 @@ from modit.stages import pipeline
 from modit.data.folder import write_folder
 from modit.ordering import Corpus, centroid, prepare_corpus
 from modit.settings import load_settings
-from modit.data.trouble import row_lengths
+from modit.rows import row_lengths
 from modit.store import open_rows
 from modit.data.synth import load_domain, make_domain, make_world, save_domain
 

@@ -18,11 +18,11 @@ import pandas as pd
 from numpy.lib.format import open_memmap, write_array
 
 from ..settings import Settings, parse_value, read_profiles, require
+from ..rows import row_lengths, unit_rows
 from ..store import fingerprint, runs_dir, whole_files
 from .columns import (file_digest, flat, in_pandas, read_table, session_lines, steady, table_file,
                                 to_column, to_csv, to_text, to_vectors)
-from .trouble import (embedding_problems, is_positive, row_lengths, session_problems,
-                                table_problems, to_numbers, unit_rows)
+from .trouble import embedding_problems, is_positive, session_problems, table_problems, to_numbers
 
 # %% ../../nbs/data/037_folder.ipynb #c006
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ import pandas as pd
 
 from ..data.columns import file_digest, one_form, read_table, steady, table_file, words_of
 from ..data.folder import find_folder, open_embeddings, read_facts
-from ..data.trouble import _id_problems, embedding_problems, labels_of
-from ..data.trouble import patterns_of_labelled, row_lengths
+from ..data.trouble import _id_problems, embedding_problems, labels_of, patterns_of_labelled
+from ..rows import row_lengths
 from ..settings import require
 from ..store import fingerprint
 

@@ -26,7 +26,7 @@ from ..store import atomic_write, fingerprint, load_arrays, save_arrays
 
 # %% ../../nbs/serving/257_retriever.ipynb #cd5098cf
 KEPT = 'modit-choice' # folder beside the embeddings
-CODE = ('data.columns', 'data.trouble', 'serving.choice', 'serving.estimate', 'serving.field',
+CODE = ('data.columns', 'data.trouble', 'rows', 'serving.choice', 'serving.estimate', 'serving.field',
         'serving.goods', 'serving.parts', 'serving.retriever') # modules that say what is stored there
 
 def choice_key(

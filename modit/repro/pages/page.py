@@ -164,7 +164,8 @@ def part(self:Page) -> dict: # name -> DataFrame; empty if they have to be compu
     fewer = {*self.splits} <= {*whole.splits}
     if self.fresh or not (less and fewer) or whole.missing(): return {}
     frames = {name: read_cases(whole.folder, name) for name in page_constant(self.name, 'SCORES')}
-    if not all(can_be_cut(frame, self) for frame in frames.values()): return {}
+    counted = self.cases and not any('case' in x for x in frames.values()) # as page data does
+    if counted or not all(can_be_cut(frame, self) for frame in frames.values()): return {}
     print('These scores are a part of those of all domains, splits and cases')
     return {name: restricted(frame, self) for name, frame in frames.items()}
 

@@ -146,7 +146,7 @@ def can_be_cut(
     "Whether the rows of a run's domains, splits and cases are what it would compute itself."
     # asked by `Page.part`; files have domains in the order of the run, so another order is another file
     domains = [x for x in frame.domain.unique() if x in run.domains] if 'domain' in frame else []
-    tested = 'split' not in frame or frame.split.isin(SPLITS).any() # validation asks all its cases
+    tested = 'split' in frame and frame.split.isin(SPLITS).any()
     scored = frame.case.max() + 1 if 'case' in frame else 0 # none of a mean, which fewer cases change
     return domains == [*run.domains] and not (run.cases and tested and run.cases > scored)
 

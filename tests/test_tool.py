@@ -503,7 +503,7 @@ def test_check_evaluate_and_query_say_what_they_found(shop, opened, tmp_path, mo
     low, high = map(float, again[0].rpartition('[')[2].strip(']').split(', '))
     table = evaluated(shop)[1]
     assert (low, high) == tuple(table.loc['new', 'this'][['low', 'high']]) and 'attribute' in ' '.join(again)
-    gains = any(table.loc[kind, 'this'].low > 0 for kind in table.index.unique(0)) # of its own list, beyond noise
+    gains = any(table.loc[kind, 'this'].low > 0 for kind in table.index.unique(0))
     assert lines[-1].endswith('try it' if gains else 'averaging may be as good here')
     status, out, last = modit('query', shop, '--seeds', '-', stdin='\n'.join(ASKED))
     assert np.allclose(json.loads(out[0]), opened.query(ASKED)) and 'search by cosine' in last

@@ -36,7 +36,7 @@ from modit.model import init_zero_layers, new_model
 from modit.pretrain import continuation_loss, continuation_rows
 from modit.repro.report.looks import BLUE, DARK, GREY, VERMILLION, Look, legend_of, save_figure, whisker
 from modit.repro.report.report import figures_dir, kernels
-from modit.stats import bootstrap_contrasts, resample_counts
+from modit.stats import paired_bootstrap, resample_counts
 from modit.retrieval import VectorIndex, faiss, in_chunks
 from modit.settings import load_settings
 from modit.sphere import normalize, sample_sphere, to_tangent
@@ -370,7 +370,7 @@ def race_bootstrap(
 ) -> list:            # of a row
     "Intervals of 24 contrasts of 500 cases, against scipy, which gives no p-value beside them."
     values = stream(0, 'race').normal(size=(500, 24))
-    def ours(): bootstrap_contrasts(values, resample_counts(500, resamples, stream(0, 'race counts')))
+    def ours(): paired_bootstrap(values, None, resample_counts(500, resamples, stream(0, 'race counts')))
     def rival(): by_scipy(values, resamples, stream(0, 'race scipy'))
     times, note = interleaved(dict(ours=ours, rival=rival), rounds), f'500 cases, {resamples:,} resamples'
     return [race_row('bootstrap of 24 contrasts against scipy', times['ours'], times['rival'], note)]

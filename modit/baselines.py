@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PROBE_ETAS', 'BASELINES', 'step_along', 'steer', 'probe_candidates', 'attribute_only', 'rocchio', 'ridge_map',
-           'pattern_direction', 'filtered_neighbours', 'Baseline', 'choose', 'interpolated', 'steered_policy',
-           'own_direction', 'own_directions', 'along_own']
+           'pattern_direction', 'filtered_neighbours', 'Baseline', 'choose', 'steered_policy', 'own_direction',
+           'own_directions', 'along_own', 'left_out_auc']
 
 # %% ../nbs/150_baselines.ipynb #c002
 from collections.abc import Callable
@@ -165,9 +165,6 @@ def choose(
     return values[int(np.argmax(joint))], max(joint)
 
 # %% ../nbs/150_baselines.ipynb #s005
-# unit queries and averages (n, d), share of the queries -> unit (n, d)
-def interpolated(queries, mean, share): return normalize((1 - share)*mean + share*queries)
-
 def steered_policy(
     model,  # a policy
     corpus, # Corpus
@@ -179,8 +176,8 @@ def steered_policy(
     def answer(cases, scale=None, share=1., step=0.): # step is eta, as score files call it
         if last['cases'] is not cases or last['scale'] != scale:
             last.update(cases=cases, scale=scale, queries=normalize(serve(model, corpus, cases, s, scale)))
-        between = interpolated(last['queries'], average_pool(corpus, cases), share)
-        return steer(between, corpus, step)
+        between = (1 - share)*average_pool(corpus, cases) + share*last['queries'] # of unit queries
+        return steer(normalize(between), corpus, step)
     return answer
 
 # %% ../nbs/150_baselines.ipynb #s008
@@ -226,3 +223,17 @@ def along_own(
     def answer(cases, own, **how): # own is gamma, as score files call it
         return step_along(served(cases, **how), directions(cases), own)
     return answer
+
+# %% ../nbs/150_baselines.ipynb #c044
+def left_out_auc(
+    prefix, # (n, m, d) the case's input items, the negatives
+    tail,   # (n, r, d) its held-out tail items, the positives
+) -> np.ndarray: # (n,) in [0, 1]
+    "AUC of the average, each seed left out of its own average (ours); raises `ValueError` for one seed."
+    # page main, beside the average's AUC, which its own seeds pull down
+    if prefix.shape[1] < 2: raise ValueError('a single seed has no average of others; give two or more')
+    others = prefix.sum(1, keepdims=True) - prefix
+    others = others/np.linalg.norm(others, axis=2, keepdims=True)
+    negative = np.einsum('nmd,nmd->nm', others, prefix)
+    positive = np.einsum('nmd,nrd->nrm', others, tail)
+    return np.heaviside(positive - negative[:, None, :], .5).mean((1, 2), dtype=float)

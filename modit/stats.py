@@ -79,11 +79,12 @@ def _contrast(a, b):
     if not len(values): raise ValueError('no cases to resample; check the split and the case sample')
     return (values[:, None], True) if values.ndim == 1 else (values, False)
 
-# %% ../nbs/190_stats.ipynb #c023
+# %% ../nbs/190_stats.ipynb #9f27c1ab
 @lru_cache(2)
 # one seed for all: contrasts of one size share their resamples
 def _usual_counts(units, resamples): return resample_counts(units, resamples, np.random.default_rng(0))
 
+# %% ../nbs/190_stats.ipynb #c023
 def paired_bootstrap(
     a,                # (n,) or (n, c) per-case scores, one column a contrast; NaN is skipped
     b=None,           # scores of the other method on the same cases; None for the marginal mean of a

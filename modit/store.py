@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['HALF', 'stream', 'fingerprint', 'runs_dir', 'whole_files', 'whole_file', 'atomic_write', 'lock_file', 'save_arrays',
-           'load_arrays', 'save_rows', 'open_rows', 'as_rows', 'save_table', 'load_table', 'named']
+           'load_arrays', 'open_rows', 'as_rows', 'save_table', 'load_table', 'named']
 
 # %% ../nbs/010_store.ipynb #c002
 import hashlib, importlib, json, os, platform, secrets, sys
@@ -146,10 +146,6 @@ def atomic_write(
     with whole_file(path) as f: f.write(data.encode() if isinstance(data, str) else data)
 
 # %% ../nbs/010_store.ipynb #c020f
-def _by_whom(file): # the holder of a lock, as written in the lock's file
-    file.seek(0)
-    return file.read() or 'another process'
-
 def _flock(file, wait): # `BlockingIOError` where another process holds it, `OSError` where there are no locks
     try: import fcntl
     except ImportError: return # a system without such locks: run one process at a time
@@ -173,7 +169,8 @@ def lock_file(
     try: _flock(file, False)
     except BlockingIOError:
         if not wait: raise
-        if doing: print(f'modit: waiting for {_by_whom(file)}', file=sys.stderr, flush=True)
+        file.seek(0) # its holder has written there what it does
+        if doing: print(f'modit: waiting for {file.read() or "another process"}', file=sys.stderr, flush=True)
         _flock(file, True)
     file.truncate(0)
     me = f'process {os.getpid()} on {platform.node()}, which {doing}'
@@ -206,25 +203,9 @@ def load_arrays(
     except SafetensorError as e:
         raise ValueError(f'{path} is damaged ({e}); delete it, and the next run makes it again') from None
 
-# %% ../nbs/010_store.ipynb #c026b
-def save_rows(
-    path:Path|str, # the file
-    blocks,        # arrays of rows, one after the other
-    shape,         # (N, d) of the whole table
-):
-    "Write a table block by block, atomically; raises `ValueError` if the number of rows is wrong."
-    with whole_file(path) as f:
-        # the header alone: NumPy would write the whole table, which must lie in memory
-        write_array_header_1_0(f, dict(descr='<f4', fortran_order=False, shape=tuple(shape)))
-        rows = 0
-        for block in blocks:
-            f.write(np.ascontiguousarray(block, '<f4'))
-            rows += len(block)
-        require(rows == shape[0], f'{path}: {rows} rows were given for a table of {shape[0]}')
-
 # %% ../nbs/010_store.ipynb #c026d
 def open_rows(
-    path:Path|str, # a file of `save_rows`
+    path:Path|str, # a file of `as_rows`
 ) -> np.ndarray:   # (N, d) mapped, read only
     "Map a table into memory; raises `ValueError` when it is missing or damaged."
     # it refuses a short file; to read beyond the end of one would kill the process
@@ -233,16 +214,23 @@ def open_rows(
         raise ValueError(f'{path}: the table of rows cannot be read ({e}); delete the files that share its '
                          'name, and the next run makes them again') from None
 
-# %% ../nbs/010_store.ipynb #c026g
+# %% ../nbs/010_store.ipynb #c026b
 def as_rows(
     blocks,    # arrays of rows, one after the other
     shape,     # (N, d) of the whole table
     path=None, # file to write the table to; None: it stays in memory
 ) -> np.ndarray: # (N, d), rows of float32
-    "A table made of blocks of rows, in memory or mapped from a file."
-    # for items that are generated or brought to length one
+    "Blocks of rows as one table, in memory or mapped; raises `ValueError` if the number of rows is wrong."
+    # for items that are generated or brought to length one, and for `save_table`
     if path is None: return np.concatenate([np.asarray(x, '<f4') for x in blocks])
-    save_rows(path, blocks, shape)
+    with whole_file(path) as f:
+        # the header alone: NumPy would write the whole table, which must lie in memory
+        write_array_header_1_0(f, dict(descr='<f4', fortran_order=False, shape=tuple(shape)))
+        rows = 0
+        for block in blocks:
+            f.write(np.ascontiguousarray(block, '<f4'))
+            rows += len(block)
+        require(rows == shape[0], f'{path}: {rows} rows were given for a table of {shape[0]}')
     return open_rows(path)
 
 # %% ../nbs/010_store.ipynb #c026h
@@ -256,10 +244,9 @@ def save_table(
     homes = [Path(home).resolve() for home in (path.parent, folder) if home]
     if isinstance(x, np.memmap) and x.dtype == '<f4' and x.flags.c_contiguous:
         file = Path(x.filename).resolve()
-        whole = x.offset + x.nbytes
         # a slice of a mapped table is less than its file holds
-        if file.parent in homes and file.stat().st_size == whole: return file.name
-    save_rows(path, [x], x.shape)
+        if file.parent in homes and file.stat().st_size == x.offset + x.nbytes: return file.name
+    as_rows([x], x.shape, path)
     return path.name
 
 # %% ../nbs/010_store.ipynb #c026j

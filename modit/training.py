@@ -4,12 +4,13 @@
 
 # %% auto #0
 __all__ = ['learning_rate', 'save_checkpoint', 'load_checkpoint', 'processes', 'stop_all', 'on_main', 'shard_rows',
-           'micro_batches', 'all_reduce_mean', 'train_step', 'fit']
+           'micro_batches', 'all_reduce_mean', 'train_step', 'refuse_precision', 'products_in', 'fit']
 
 # %% ../nbs/100_training.ipynb #c002
 import math
 import os
 from datetime import timedelta
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -200,6 +201,33 @@ def _resume(path, model, optimiser): # steps done and their losses; 0 and none w
     there = path and on_main(path.exists)
     meta = load_checkpoint(path, model, optimiser) if there else dict(step=0, losses=[])
     return meta['step'], meta['losses']
+
+# %% ../nbs/100_training.ipynb #c1d2e308
+def refuse_precision(
+    how,    # fp32, tf32 or bf16
+    device, # torch.device
+):
+    "Raise `ValueError` for products that a device does not compute."
+    # for `products_in`, before a stage trains for hours
+    nvidia = device.type == 'cuda' and torch.version.hip is None
+    able = dict(tf32=nvidia and torch.cuda.get_device_capability(device) >= (8, 0),
+                bf16=not nvidia or torch.cuda.is_bf16_supported(including_emulation=False))
+    needs = dict(tf32='an NVIDIA accelerator of compute capability 8.0 or later',
+                 bf16='a processor, or an accelerator that computes in bfloat16')
+    require(able.get(how, True), f'precision {how}: needs {needs.get(how)}, not {device}; use fp32')
+
+# %% ../nbs/100_training.ipynb #d2e3f409
+@contextmanager
+def products_in(
+    precision, # fp32, tf32 or bf16
+):
+    "Matrix products of a precision, inside the context; raises `ValueError` if the device cannot."
+    # around the maker of a stage (`make_stage`), which gives its precision
+    refuse_precision(precision, processes().device)
+    usual = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision('high' if precision == 'tf32' else 'highest')
+    try: yield
+    finally: torch.set_float32_matmul_precision(usual)
 
 # %% ../nbs/100_training.ipynb #c026
 def fit(

@@ -22,7 +22,7 @@ from modit.ordering import Corpus, pattern_pools
 from modit.repro.pages.page import COMMITTED, open_page
 from modit.settings import load_settings
 from modit.stages.pipeline import one_at_a_time
-from modit.store import (atomic_write, load_arrays, lock_file, save_arrays, save_rows, stream, whole_file)
+from modit.store import (as_rows, atomic_write, load_arrays, lock_file, save_arrays, stream, whole_file)
 from modit.training import load_checkpoint, save_checkpoint
 
 ITEMS = stream(0, 'errors').normal(size=(50, 8)).astype(np.float32)
@@ -89,7 +89,7 @@ def umask(request):
 
 def test_new_files_follow_the_umask_and_old_ones_keep_their_mode(tmp_path, umask):
     makers = dict(text=lambda p: atomic_write(p, 'x'), arrays=lambda p: save_arrays(p, dict(x=ITEMS)),
-                  rows=lambda p: save_rows(p, [ITEMS], ITEMS.shape))
+                  rows=lambda p: as_rows([ITEMS], ITEMS.shape, p))
     for name, make in makers.items():
         make(tmp_path/name)
         assert mode_of(tmp_path/name) == 0o666 & ~umask

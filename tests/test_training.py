@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from conftest import HANG, ROOT, environment, run_apart
-from modit.index import device
 from modit.model import new_model
+from modit import training
 from modit.stages import pipeline
 from modit.settings import load_settings
 from modit.store import load_arrays
@@ -190,17 +190,17 @@ def test_processes_that_do_not_find_each_other_are_refused(tmp_path):
 
 def test_only_a_stage_that_trains_has_products_of_lower_precision(monkeypatch, tmp_path):
     monkeypatch.setenv('MODIT_RUNS', str(tmp_path))
-    monkeypatch.setattr(device, 'refuse_precision', lambda *_: None) # as on an accelerator
-    s, inside, cpu = load_settings('smoke', precision='tf32'), {}, torch.device('cpu')
+    monkeypatch.setattr(training, 'refuse_precision', lambda *_: None) # as on an accelerator
+    s, inside = load_settings('smoke', precision='tf32'), {}
     now = torch.get_float32_matmul_precision
     usual = now()
     def maker(s, stage, domain, path): inside[stage] = now()
     monkeypatch.setattr(pipeline, 'named', lambda *_: maker)
     try:
         for stage in ('corpus', 'pretrained', 'cpt', 'sft', 'pool', 'adaptive', 'direct'):
-            with device.products_in('tf32', cpu): pipeline.make_stage(s, stage, 'D1')
+            with training.products_in('tf32'): pipeline.make_stage(s, stage, 'D1')
             assert now() == usual
-        with pytest.raises(OSError), device.products_in('tf32', cpu): raise OSError
+        with pytest.raises(OSError), training.products_in('tf32'): raise OSError
         assert now() == usual
     finally: torch.set_float32_matmul_precision(usual)
     assert inside == dict.fromkeys(inside, 'high') | dict(corpus='highest', pool='highest')

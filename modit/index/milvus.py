@@ -26,20 +26,15 @@ def _milvus_uri() -> str: # an address, or the path of a file that ends in .db
 # %% ../../nbs/index/044_milvus.ipynb #c008
 def _without_password(uri): return re.sub(r'//[^@/]*@', '//', uri) # an address as it may be shown
 
-# %% ../../nbs/index/044_milvus.ipynb #c011
-def _check_file_milvus(path):
-    "Make the folder of a file that Milvus opens; raises `ValueError` when it cannot run in this process."
-    try: import milvus_lite.server_manager  # noqa: F401 (pymilvus asks for it by itself)
-    except ImportError as e:
-        require(False, f"index milvus in a file lacks {e.name}; pip install 'modit[milvus]'")
-    os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
-
 # %% ../../nbs/index/044_milvus.ipynb #c012
 def _open_client(uri, timeout):
-    "A client of the Milvus at an address or path; raises `ValueError` when pymilvus is not installed."
-    try: from pymilvus import MilvusClient
-    except ImportError: require(False, "index milvus needs pymilvus; pip install 'modit[milvus]'")
-    if '://' not in uri: _check_file_milvus(uri)
+    "A client of the Milvus at an address or path; raises `ValueError` when a package for it is missing."
+    in_file = '://' not in uri
+    try:
+        from pymilvus import MilvusClient
+        if in_file: import milvus_lite.server_manager  # noqa: F401 (pymilvus asks for it by itself)
+    except ImportError as e: require(False, f"index milvus lacks {e.name}; pip install 'modit[milvus]'")
+    if in_file: os.makedirs(os.path.dirname(uri) or '.', exist_ok=True)
     # it logs each of its own tries; here one line is told
     logging.getLogger('pymilvus').setLevel(logging.CRITICAL)
     return MilvusClient(uri, token=os.environ.get('MODIT_MILVUS_TOKEN', ''), timeout=timeout)

@@ -23,7 +23,7 @@ from ..data.synth import load_domain, save_domain, synthetic_domain, synthetic_s
 from ..direct import direct_rewards
 from ..flow import guide_of, guided_by
 from ..index.engines import AUDITED, audit_labels
-from ..index.device import engine_here, products_in
+from ..index.device import engine_here
 from ..model import new_model
 from ..ordering import Corpus, prepare_corpus
 from ..preference import VARIANTS, is_guided
@@ -32,7 +32,7 @@ from .reach import refuse_changed
 from .stages import STAGES, check_stage, functions_of, stage_path, stages_of
 from ..settings import Settings
 from ..store import atomic_write, load_arrays, lock_file, named
-from ..training import load_checkpoint, on_main, processes, save_checkpoint
+from ..training import load_checkpoint, on_main, processes, products_in, save_checkpoint
 
 # %% ../../nbs/stages/220_pipeline.ipynb #c018
 def get_domain(s, name): return own_domain(s, name) if s.folders else _stored_domain(s, name)
@@ -218,8 +218,7 @@ def make_stage(
     if not on_main(path.exists):
         with one_at_a_time(path.parent/'.locks'/path.stem, f'makes {path.stem}'):
             # asked again under the lock, for its last holder may have made the stage
-            # a pool is the same, whoever asks
-            with products_in(s.precision if trains else 'fp32', processes().device):
+            with products_in(s.precision if trains else 'fp32'): # a pool is the same, whoever asks
                 if not on_main(path.exists):
                     refuse_changed(*functions_of(s, stage))
                     named(stages_of(s)[stage].maker)(s, stage, domain, path)

@@ -157,13 +157,12 @@ def run(
     domains,      # names
     n=200,        # requests of a kind
     draw=0,       # of patterns, labels and requests
-    part=1,       # of the labels that stay
 ):                # yields name, scores, what was chosen, once a method and domain
     "Score methods, domain by domain."
     # for the committed rows and for `modit leaderboard` (page table)
     for domain in domains:
         forget() # frees what was fitted on the domain before
-        board = open_board(domain, draw).with_part(part)
+        board = open_board(domain, draw)
         for name, method in methods.items():
             scores, chosen = _one_domain(method, board, n)
             yield name, scores[COLUMNS], chosen.assign(method=name)

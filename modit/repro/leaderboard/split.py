@@ -7,7 +7,7 @@ __all__ = ['SMALL', 'PUBLIC', 'CLUSTERS', 'MADE', 'KINDS', 'ROLES', 'sort_of', '
            'new_board', 'is_there', 'open_board', 'Cases', 'density_weights']
 
 # %% ../../../nbs/repro/leaderboard/282_split.ipynb #bb86e49e
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -202,20 +202,6 @@ def cases(
     pattern = np.concatenate(turns)[:n].astype(int)
     rows = [rng.permutation(pools[c])[:self.m] for c in pattern]
     return Cases(pattern, np.array(rows, int).reshape(-1, self.m))
-
-# %% ../../../nbs/repro/leaderboard/282_split.ipynb #5c1e72a1
-@patch
-def with_part(
-    self:Board,
-    part:float, # of the labelled items that stay; a smaller part lies in a larger one
-) -> Board:
-    "The domain with fewer labels."
-    # for the table of fewer labels (`write_fewer` of page table)
-    rng = stream(0, 'leaderboard', 'fewer labels', self.draw)
-    # labelled items go, and are not made open: requests and lists stay the same
-    kept = ~self.labelled | (rng.random(len(self.items)) < part)
-    rows = {name: getattr(self, name)[kept] for name in ('items', 'attribute', 'pattern', 'labelled')}
-    return replace(self, **rows)
 
 # %% ../../../nbs/repro/leaderboard/282_split.ipynb #22257be8
 def density_weights(

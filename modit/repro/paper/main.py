@@ -13,7 +13,8 @@ import pandas as pd
 from scipy.stats import binomtest
 
 from ..lib.evidence import RANGES
-from ...evaluation import average_pool, left_out_auc, protocol_counts, sample_cases
+from ...baselines import left_out_auc
+from ...evaluation import average_pool, protocol_counts, sample_cases
 from ...preference import variants_of
 from ...stages.pipeline import get_corpus, get_history, get_model
 from ..report.looks import LIGHT, legend_of, look

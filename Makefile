@@ -59,7 +59,7 @@ figures: $(STAMP)  ## redraw tables and figures from the committed scores; train
 report: $(TYPST)   ## build the report, a paper as HTML and PDF, from the tables and the ledger into build/report
 	@$(BIN)/python -c 'from modit.repro.report.article import write_report; write_report()'
 
-check: $(STAMP)    ## before a commit, within a minute: export, style, contracts, and the pages that changed
+check: $(STAMP)    ## before a commit, a minute or two: export, style, contracts, and the pages that changed
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow' --changed tests/test_repo.py tests/test_style.py tests/test_notebooks.py
 
 test: $(STAMP)     ## run what a change of the code can break: pages of the library, units, contracts (minutes)

@@ -13,7 +13,7 @@ from pathlib import Path
 from .notebooks import ROOMS, check_parameters, code_cells, execute, executed_path
 from .notebooks import experiment_path, experiments, page_constant, syntax_tree, what_differs
 from .page import COMMITTED, Page, has_scores, open_page
-from .parameters import owner_of, pages_before, reads_of
+from .parameters import owner_of, reads_of
 from ..report.ledger import COUNTS, LEDGER, ledger_in
 from ..report.looks import NOT_RUN
 from ..report.report import GZIP
@@ -90,30 +90,17 @@ def _claims_of(p): # fingerprint of those that a page has judged
 # %% ../../../nbs/repro/pages/246_marks.ipynb #23d70a5d
 def facts_of(
     p:Page,     # a run
-    files=None, # names of the files that its results were shown in; by default those that exist
-) -> dict:      # of JSON
-    "What a run's mark says: hashes of scores that it wrote and read, keys of its corpora, what it shows."
-    # `run_notebook` writes it into the mark; `_changed` compares it with what is there now
-    shown = {x: _shown(p.folder/x) for x in (_files_of(p) if files is None else files)}
-    wrote, read = (_hashes(p, x) for x in (page_constant(p.name, 'SCORES'), reads_of(p.name, p.s.profile)))
-    tables = {x: _digest(p.folder/x) for x in page_constant(p.name, 'FILES', ())} # of other pages
-    corpora = {d: stage_key(p.s, 'corpus', d) for d in p.domains}
-    return dict(wrote=wrote, read=read, shown=shown, claims=dict(claims=_claims_of(p)), corpora=corpora,
-                tables=tables)
+    files=None, # names of files, or the facts of its mark; by default the files that show its results now
+) -> dict:      # of JSON: name -> hash
+    "What a run's mark says: hashes of scores that it wrote and read, of what it shows, keys of its corpora."
+    # `run_notebook` writes it into the mark; `stale` compares it with what is there now
+    if files is None: files = (*_files_of(p), *page_constant(p.name, 'FILES', ())) # FILES: of other pages
+    facts = {x: _shown(p.folder/x) for x in files} # names of other facts are no files, and stand below
+    facts |= _hashes(p, (*page_constant(p.name, 'SCORES'), *reads_of(p.name, p.s.profile)))
+    facts |= {f'data of {d}': stage_key(p.s, 'corpus', d) for d in p.domains}
+    return facts | {'its claims': _claims_of(p)}
 
 # %% ../../../nbs/repro/pages/246_marks.ipynb #m012
-_SAID = dict(wrote='written by another run', shown='gone, or written by another run',
-             claims='judged by another run', corpora='made from other data',
-             read='not as it was read', tables='not as it was read', page='changed since')
-
-def _differs(then, now): # facts of a mark, and of now -> kind of fact -> names of what differs
-    def other(kind): return [x for x, value in then[kind].items() if now[kind].get(x) != value]
-    found = {kind: other(kind) for kind in now}
-    return {kind: found[kind] for kind in _SAID if found.get(kind)}
-
-def _in_words(changed):
-    return '; '.join(f'{", ".join(names)}: {_SAID[kind]}' for kind, names in changed.items())
-
 def _told(mark): # what a mark says; nothing if it was cut off, or is not where its run has put it
     try: told = json.loads(mark.read_text('utf-8'))
     except (ValueError, OSError): return {}
@@ -121,21 +108,20 @@ def _told(mark): # what a mark says; nothing if it was cut off, or is not where 
 
 def _name_of(mark): return mark.stem.rpartition('-')[0] # of the page
 
-# %% ../../../nbs/repro/pages/246_marks.ipynb #m012b
-def _changed(name, told) -> dict: # kind -> names of what differs
-    try:
-        p = open_page(name, **check_parameters(experiment_path(name), told['parameters']))
-        return _differs(told['facts'], facts_of(p, [*told['facts']['shown']]))
-    except (ValueError, KeyError, TypeError, AttributeError, OSError): return dict(page=[name])
-
 # %% ../../../nbs/repro/pages/246_marks.ipynb #23d70a5f
 def stale(
     mark:Path, # file of a mark
 ) -> str:      # why it does not hold; empty if it does
     "What has changed since a run left its mark."
     # the graph asks this through `has_run`, and `drop_stale` prints it
-    told = _told(mark)
-    return _in_words(_changed(_name_of(mark), told)) if told else 'its mark was cut off or copied'
+    told, name = _told(mark), _name_of(mark)
+    if not told: return 'its mark was cut off or copied'
+    try:
+        then, given = told['facts'], check_parameters(experiment_path(name), told['parameters'])
+        now = facts_of(open_page(name, **given), then)
+    except (ValueError, KeyError, TypeError, AttributeError, OSError): return 'its page or settings changed'
+    differing = ', '.join(x for x in then if now.get(x) != then[x])
+    return f'changed since: {differing}' if differing else ''
 
 # %% ../../../nbs/repro/pages/246_marks.ipynb #0e6f2b7a
 _MADE = set() # folders and pages whose scores this process makes because nothing vouched for them
@@ -150,7 +136,7 @@ def vouched(
     overrides = {k: v for k, v in p.changed.items() if k != 'seed'}
     given = {k: v for k, v in dict(seed=p.changed.get('seed'), overrides=overrides).items() if v}
     told = _told(run_marker(load_settings(p.s.profile), p.name, **given))
-    good = bool(told) and told['facts']['wrote'].get(score) == _digest(_score_file(p, score))
+    good = bool(told) and told['facts'].get(score) == _digest(_score_file(p, score))
     if not good: _MADE.add((p.folder, p.name))
     return good
 
@@ -165,40 +151,20 @@ def has_run(
     mark = run_marker(load_settings(profile), name)
     return mark.exists() and not stale(mark)
 
-# %% ../../../nbs/repro/pages/246_marks.ipynb #m013
-def _asked_for(profile): # marks that the graph would trust -> what they say, with what differs
-    s = load_settings(profile)
-    found = {}
-    for mark in sorted((runs_dir()/profile/'done').glob('*.json')):
-        told = _told(mark)
-        name = _name_of(mark)
-        given = {k: v for k, v in told.get('parameters', {}).items() if k not in ('profile', 'fresh')}
-        if name not in experiments() or told and mark != run_marker(s, name, **given): continue
-        found[mark] = dict(given=given, changed=_changed(name, told) if told else {'page': [name]})
-    return found
-
-# %% ../../../nbs/repro/pages/246_marks.ipynb #23d70a63
-def _waits(profile, name, given, changed, held): # held: marks that hold; is all that differs written first
-    # such a page is judged in the graph's next pass, when what it reads has been written
-    if {*changed} != {'read'}: return False
-    def before(score): return pages_before(name, profile) if score in LEDGER else [owner_of(score)]
-    s = load_settings(profile)
-    def stays(score): return all(run_marker(s, x, **given) in held for x in before(score))
-    return not any(map(stays, changed['read']))
-
 # %% ../../../nbs/repro/pages/246_marks.ipynb #23d70a61
 def drop_stale(
     profile:str, # a profile of settings.ini
 ) -> list:       # of names of pages that have to run again
     "Remove the marks that no longer hold where the graph would trust them, and say why."
     # called before Snakemake starts and before a sweep: to both, a mark that is there is a run that is done
-    asked = _asked_for(profile)
-    dropped = []
-    held = {mark for mark, x in asked.items() if not x['changed']}
-    for mark in sorted(asked.keys() - held):
-        name = _name_of(mark)
-        if _waits(profile, name, **asked[mark], held=held): continue
-        print(f'{name} is out of date ({stale(mark)})', flush=True)
+    s, dropped = load_settings(profile), []
+    for mark in sorted((runs_dir()/profile/'done').glob('*.json')):
+        told, name = _told(mark), _name_of(mark)
+        given = {k: v for k, v in told.get('parameters', {}).items() if k not in ('profile', 'fresh')}
+        if name not in experiments() or told and mark != run_marker(s, name, **given): continue
+        why = stale(mark)
+        if not why: continue
+        print(f'{name} is out of date ({why})', flush=True)
         dropped.append(name)
         mark.unlink(missing_ok=True)
     return dropped
@@ -226,7 +192,7 @@ def run_notebook(
         same = now == marker and not edited(_behind(path)[1])
         require(same, f'{path.stem}: settings, page or code were edited while it ran; run it again')
         facts = facts_of(open_page(name, **given))
-        facts['read'] |= {x: digest for x, digest in first.items() if digest} # whoever wrote them meanwhile
+        facts |= {x: digest for x, digest in first.items() if digest} # whoever wrote them meanwhile
         told = dict(mark=marker.name, parameters=given, facts=facts)
         atomic_write(marker, json.dumps(told, sort_keys=True))
     print(f'{path.stem}: done in {time.time() - began:.0f} s', flush=True)

@@ -17,7 +17,8 @@ from ...ordering import Corpus
 from ..report.ledger import in_counts
 from ..report.report import Table, by_method
 from ..report.verdicts import contrasts
-from ..pages.page import Page, page_module
+from ..pages.notebooks import page_module
+from ..pages.page import Page
 from ...stages.pipeline import get_corpus, get_history, get_model, get_pool, preference_settings, save_run
 from ...settings import Settings
 

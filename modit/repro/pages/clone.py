@@ -6,7 +6,7 @@
 __all__ = ['TARGETS', 'COMMANDS']
 
 # %% ../../../nbs/repro/pages/278_clone.ipynb #r278002
-from functools import partial, wraps
+from functools import wraps
 from importlib import import_module
 from typing import Annotated
 
@@ -86,9 +86,8 @@ def _sweep(
 def _figures(profile:Profile='mini'):
     "redraw from the committed scores; trains nothing"
     load_settings(profile)
-    from modit.repro.pages.redraw import redraw, redraw_second
-    # the second world before the ledger, whose pages read both
-    redraw(profile, partial(redraw_second, profile))
+    from modit.repro.pages.redraw import redraw
+    redraw(profile)
 
 # %% ../../../nbs/repro/pages/278_clone.ipynb #7b2c94d5
 def _leaderboard(

@@ -14,7 +14,7 @@ from ..report.looks import look
 from ..report.report import Table, by_method
 from ...settings import CHOICES, override
 from ..report.ledger import judge, weakest_in_each_cell
-from ..report.verdicts import contrast, contrasts, split_panels
+from ..report.verdicts import compared, contrast
 
 # %% ../../../nbs/repro/ours/450_jacobi.ipynb #c009
 SCORES = ('jacobi', 'jacobi_own')
@@ -47,9 +47,8 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint of the first reading minus each other, with intervals (fig-jacobi, ours)."
     first, *others = p.weights
     if not others: return {}
-    rows = contrasts(scores['jacobi'], [(first, other) for other in others], p.s)
-    ylabel, marks = f'Joint, {look(first).label.lower()} minus …\n(points)', {x: look(x) for x in others}
-    return {'fig-jacobi': split_panels(rows, p.domains, p.splits, ylabel, marks, by='b')}
+    pairs, words = [(first, x) for x in others], f'Joint, {look(first).label.lower()} minus …\n(points)'
+    return {'fig-jacobi': compared(scores['jacobi'], pairs, p, words, by='b')}
 
 # %% ../../../nbs/repro/ours/450_jacobi.ipynb #c018
 def claims(scores:dict, p:Page) -> list: # rows of the ledger

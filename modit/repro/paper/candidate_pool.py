@@ -8,10 +8,9 @@ import pandas as pd
 
 from ..pages.page import Page
 from ...stages.pipeline import get_corpus, get_history, get_model
-from ..report.looks import look
 from ..report.report import Table, by_method
 from ..report.ledger import judge
-from ..report.verdicts import contrast, contrasts, split_panels
+from ..report.verdicts import compared, contrast
 
 # %% ../../../nbs/repro/paper/340_candidate_pool.ipynb #c009
 SCORES = ('candidate_pool',)
@@ -42,10 +41,8 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 # %% ../../../nbs/repro/paper/340_candidate_pool.ipynb #c026
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "What each pool gains in Joint and pays in Same, against MO-DiT (fig-cand, ours)."
-    marks = {pool: look(pool) for pool in POOLS}
-    pairs = [(pool, 'sft') for pool in marks]
-    rows = pd.concat([contrasts(scores['candidate_pool'], pairs, p.s, x) for x in ('joint', 'same')])
-    return {'fig-cand': split_panels(rows, p.domains, p.splits, '{}, against MO-DiT\n(points)', marks)}
+    pairs, words = [(pool, 'sft') for pool in POOLS], '{}, against MO-DiT\n(points)'
+    return {'fig-cand': compared(scores['candidate_pool'], pairs, p, words, ('joint', 'same'))}
 
 # %% ../../../nbs/repro/paper/340_candidate_pool.ipynb #c029
 def claims(scores:dict, p:Page) -> list: # rows of the ledger

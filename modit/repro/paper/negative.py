@@ -19,13 +19,12 @@ from ...preference import margin_pairs
 from ...patterns import ROLES
 from ...retrieval import VectorIndex, search
 from ...stages.pipeline import get_corpus, get_history, get_model
-from ..report.looks import look
 from ..report.report import Table, by_method
 from ...settings import Settings, override, require
 from ...stats import holm, paired_bootstrap
 from ...store import stream
 from ..report.ledger import judge, threshold_claim
-from ..report.verdicts import contrast, contrasts, split_panels
+from ..report.verdicts import compared, contrast
 from ..pages.page import Page
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c007
@@ -220,10 +219,8 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c041
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Each departure against its reference, in every cell, with intervals (fig-negative, ours)."
-    marks = {departure: look(departure) for departure, _ in PAIRS}
-    rows = pd.concat([contrasts(scores['negative'], PAIRS, p.s, x) for x in ('joint', 'same')])
-    ylabel = '{}, minus its\nreference (points)'
-    return {'fig-negative': split_panels(rows, p.domains, p.splits, ylabel, marks)}
+    words = '{}, minus its\nreference (points)'
+    return {'fig-negative': compared(scores['negative'], PAIRS, p, words, ('joint', 'same'))}
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c044
 def _collapsed(cosines, s): # scores of `_collapse`; the estimate is the mean cosine at one scale

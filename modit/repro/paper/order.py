@@ -10,11 +10,10 @@ import pandas as pd
 from ...evaluation import protocol_counts
 from ..lib.evidence import RANGES, relative_gains
 from ...stages.pipeline import get_corpus, get_model
-from ..report.looks import look
 from ..report.report import Table, by_method
 from ...settings import Settings, override
 from ..report.ledger import judge, range_claim, weakest_in_each_cell
-from ..report.verdicts import contrast, contrasts, split_panels
+from ..report.verdicts import compared, contrast
 from ..pages.page import Page
 
 # %% ../../../nbs/repro/paper/330_order.ipynb #c007
@@ -68,10 +67,8 @@ OTHERS = ('descending', 'random') # what ascending order is compared with
 
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint of ascending order minus the others, with intervals (fig-order, ours)."
-    rows = contrasts(scores['order'], [('ascending', other) for other in OTHERS], p.s)
-    ylabel = 'Joint, ascending minus …\n(points)'
-    marks = {other: look(other) for other in OTHERS}
-    return {'fig-order': split_panels(rows, p.domains, p.splits, ylabel, marks, by='b')}
+    pairs = [('ascending', other) for other in OTHERS]
+    return {'fig-order': compared(scores['order'], pairs, p, 'Joint, ascending minus …\n(points)', by='b')}
 
 # %% ../../../nbs/repro/paper/330_order.ipynb #c030
 def above(cases, others, s:Settings) -> pd.DataFrame: # a row a cell

@@ -12,11 +12,10 @@ import pandas as pd
 
 from ...ordering import centroid
 from ...stages.pipeline import get_corpus, get_model
-from ..report.looks import look
 from ..report.report import Table
 from ...settings import Settings, override
 from ..report.ledger import judge, weakest_in_each_cell
-from ..report.verdicts import contrasts, split_panels
+from ..report.verdicts import compared, contrasts
 from ..pages.page import Page
 
 # %% ../../../nbs/repro/paper/420_targets.ipynb #c007
@@ -73,10 +72,8 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Sharper targets against the tail's centroid, as queries and as training targets (fig-targets, ours)."
     pairs = [*((f'target_{t}', 'target_centroid') for t in SHARPER), *((f'sft_{t}', 'sft') for t in SHARPER)]
-    rows = pd.concat([contrasts(scores['targets'], pairs, p.s, x) for x in ('attr', 'same', 'joint')])
-    marks = {method: look(method) for method, _ in pairs}
-    ylabel = '{}, sharper\nminus centroid (points)'
-    return {'fig-targets': split_panels(rows, p.domains, p.splits, ylabel, marks)}
+    words = '{}, sharper\nminus centroid (points)'
+    return {'fig-targets': compared(scores['targets'], pairs, p, words, ('attr', 'same', 'joint'))}
 
 # %% ../../../nbs/repro/paper/420_targets.ipynb #c032
 def claims(scores:dict, p:Page) -> list: # rows of the ledger

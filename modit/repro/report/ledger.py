@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['RANK', 'COUNTS', 'LEDGER', 'CLASSES', 'judge', 'weakest_in_each_cell', 'in_counts', 'threshold_claim', 'range_claim',
-           'and_also', 'not_run', 'update_claims', 'read_ledger', 'ledger_in', 'show_claims', 'by_class',
-           'on_real_data']
+           'not_run', 'update_claims', 'read_ledger', 'ledger_in', 'show_claims', 'by_class', 'on_real_data']
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #c003
 from pathlib import Path
@@ -21,10 +20,6 @@ from ...settings import load_settings, require
 from ...store import atomic_write
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #c038
-def _word(significant, against, needed):
-    if significant >= needed: return CONFIRMED
-    return OPPOSITE if against > significant else NOT_SEEN
-
 # Whether an estimate has the claimed sign; a column `sign` of the rows takes precedence.
 def _signs(rows, side):
     plain = side*rows.estimate > 0
@@ -45,9 +40,11 @@ def judge(
     significant, against = (int((rows.verdict == word).sum()) for word in ('for', 'against'))
     same = int(_signs(rows, side).sum())
     counts = dict(cells=len(rows), same_sign=same, significant=significant, against=against)
+    word = OPPOSITE if against > significant else NOT_SEEN
+    if significant >= (needed or len(rows)): word = CONFIRMED
     # low and high are the ends over all cells, not an interval of the mean
     return dict(id=claim_id, **counts, estimate=(side*rows.estimate).mean(), low=low.min(), high=high.max(),
-                n=int(rows.n.sum()), verdict=_word(significant, against, needed or len(rows)), rows=rows)
+                n=int(rows.n.sum()), verdict=word, rows=rows)
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #c042
 RANK = {'against': 0, 'neither': 1, 'for': 2} # verdicts of a cell, the weakest first
@@ -101,15 +98,6 @@ def range_claim(
     meets = (rows.low <= most) & (rows.high >= least)
     across = (rows.low > 0) if side < 0 else (rows.high < 0)
     return threshold_claim(rows, meets, across).assign(sign=side*rows.estimate > 0)
-
-# %% ../../../nbs/repro/report/215_ledger.ipynb #c047
-def and_also(
-    claim:dict, # of `judge`
-    also:bool,  # a second part of the claim, which is not a contrast
-) -> dict:
-    "The claim, not confirmed if its second part does not hold."
-    # for C04: the gains have to be smallest on new patterns, too
-    return claim | dict(verdict=NOT_SEEN) if claim['verdict'] == CONFIRMED and not also else claim
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #e2281796
 COUNTS = dict.fromkeys(('cells', 'same_sign', 'significant', 'against'), 'Int64') # columns of a claim

@@ -12,8 +12,8 @@ from conftest import ROOT, copied, results, run_bare
 from modit.repro.datasets.datasets import DATASETS, asks, pages_asked
 from modit.repro.pages import marks, page
 from modit.repro.pages.marks import drop_stale, facts_of, has_run, run_marker
-from modit.repro.pages.notebooks import page_constant, short_name
-from modit.repro.pages.page import has_scores, open_page, page_module
+from modit.repro.pages.notebooks import short_name
+from modit.repro.pages.page import has_scores, open_page
 from modit.repro.pages.parameters import owner_of, pages_before, reads_of
 from modit.repro.report.ledger import judge, update_claims
 from modit.repro.report.report import (Table, figures_dir, read_cases, read_rows, write_cases,
@@ -147,7 +147,7 @@ def test_importing_changes_nobodys_options():
     assert run.returncode == 0, run.stderr[-2000:]
 
 
-# ---- asking for fewer domains, splits or cases than were scored reads the scores
+# ---- scores of a run with other values
 LESS = dict(domains=['D1'], cases=100)
 
 
@@ -159,18 +159,6 @@ def untrained(tmp_path, monkeypatch):
     monkeypatch.setattr(pipeline, 'make_stage', refuse)
     monkeypatch.setattr(page, 'results_folder', folder)
     return tmp_path
-
-
-@pytest.mark.parametrize('name', ['main', 'order', 'pareto', 'guidance'])
-def test_less_is_read_without_a_stage(untrained, name):
-    p = open_page(name, profile='mini', **LESS)
-    scores = p.scores(page_module(name))
-    assert not p.made and not p.missing()
-    for score in page_constant(name, 'SCORES'):
-        whole = read_cases(ROOT/'figures'/'mini', score)
-        kept = whole[whole.domain.isin(['D1', 'all'])]
-        if 'case' in whole: kept = kept[kept.case < 100]
-        pd.testing.assert_frame_equal(scores[score], kept.reset_index(drop=True))
 
 
 def test_what_was_computed_before_is_not_replaced(untrained):

@@ -2,8 +2,8 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'APART', 'LOOKS', 'COLUMNS', 'ONCE', 'ROUNDS', 'JUDGED', 'make_labelled', 'score_round',
-           'score_part', 'score_again', 'score_same', 'score_fresh', 'run', 'beside', 'gains', 'at_whole', 'verdicts',
-           'table', 'plot']
+           'score_again', 'score_same', 'score_fresh', 'run', 'beside', 'gains', 'at_whole', 'verdicts', 'table',
+           'plot']
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #699cda56
 from dataclasses import replace
@@ -73,13 +73,6 @@ def score_round(
     rows = p.score(corpus, {method: get_model(s, stage, corpus.name)}, most=most)
     return rows.assign(cases=chosen.cases, draw=draw, step=chosen.step, kept=chosen.kept)
 
-# %% ../../../nbs/repro/ours/475_labelled.ipynb #18febfcb
-def score_part(p:Page, corpus:Corpus, name:str) -> pd.DataFrame: # per-case scores; cases, draw, step, kept
-    "The round on a part of the pool, scored."
-    percent, draw = _percent_and_draw(name)
-    most = None if percent == 100 else p.s.density_cases # AUC takes more cases; only a claim needs it
-    return score_round(p, corpus, f'labelled_{name}', f'labelled_{percent}', draw, most)
-
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #c09007a1
 def score_again(p:Page, corpus:Corpus) -> pd.DataFrame: # per-case scores; cases, draw, step, kept
     "Rounds on the whole pool with the Pareto filter and, on D1 to D3, with other random numbers, scored."
@@ -114,7 +107,11 @@ def run(p:Page) -> dict: # per-case scores
     found = {name: [] for name in SCORES}
     for name in p.domains:
         corpus = get_corpus(p.s, name)
-        found['labelled'] += [score_part(p, corpus, part) for part in PARTS]
+        for part in PARTS:
+            percent, draw = _percent_and_draw(part)
+            most = None if percent == 100 else p.s.density_cases # AUC takes more cases; only a claim needs it
+            rows = score_round(p, corpus, f'labelled_{part}', f'labelled_{percent}', draw, most)
+            found['labelled'].append(rows)
         found['labelled_again'].append(score_again(p, corpus))
     for name in page_module('rounds').on_claimed(p):
         found['labelled_rounds'].append(score_same(p, get_corpus(p.s, name)))

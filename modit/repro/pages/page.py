@@ -21,8 +21,8 @@ from ...evaluation import evaluate, serve
 from ...stages.source import bars_in_terminals
 from .notebooks import check_parameters, experiment_path, notebook_parameters
 from .notebooks import page_constant, page_module, short_name
-from .parameters import (can_be_cut, given_in, owner_of, page_defaults, page_settings,
-                                          page_values, reads_of, restricted, results_folder)
+from .parameters import (injected, owner_of, page_defaults, page_settings, page_values,
+                                          reads_of, restricted, results_folder)
 from ..report.ledger import LEDGER, read_ledger, show_claims, update_claims
 from ..report.looks import add_looks, save_figure, use_look
 from ..report.report import Shown, read_cases, table_or_line
@@ -80,7 +80,8 @@ def open_page(
     # the first call of every page, with `globals()`; redraws, marks and sweeps open pages without a notebook
     path = experiment_path(name)
     plain = {k: default for k, (_, default) in notebook_parameters(path).items()}
-    given = plain | check_parameters(path, given_in(path, namespace) if namespace else parameters)
+    if namespace: parameters = {x: namespace[x] for x in sorted({*plain} | injected(namespace))}
+    given = plain | check_parameters(path, parameters)
     s, changed = page_settings(given['profile'], given)
     known = page_defaults(path, s)
     # domains of the paper, which this profile may lack
@@ -144,21 +145,6 @@ def missing(self:Page) -> list:
     names = page_constant(self.name, 'SCORES')
     return [name for name in names if not (self.folder/'cases'/f'{name}.csv.gz').exists()]
 
-# %% ../../../nbs/repro/pages/240_page.ipynb #n047
-@patch
-def part(self:Page) -> dict: # name -> DataFrame; empty if they have to be computed
-    "The page's own scores, if the run with all its domains, splits and cases has written them."
-    # asked by `scores`: fewer domains, splits or cases are rows that the whole run has scored
-    whole = self.other(self.name)
-    less = {*self.changed} and {*self.changed} <= {'domains', 'splits', 'cases'} # and nothing else is asked
-    fewer = {*self.splits} <= {*whole.splits}
-    if self.fresh or not (less and fewer) or whole.missing(): return {}
-    frames = {name: read_cases(whole.folder, name) for name in page_constant(self.name, 'SCORES')}
-    counted = self.cases and not any('case' in x for x in frames.values()) # as page data does
-    if counted or not all(can_be_cut(frame, self) for frame in frames.values()): return {}
-    print('These scores are a part of those of all domains, splits and cases')
-    return {name: restricted(frame, self) for name, frame in frames.items()}
-
 # %% ../../../nbs/repro/pages/240_page.ipynb #n048
 @patch
 def scores(
@@ -169,10 +155,8 @@ def scores(
     # called in a cell of every page; `redraw_page` calls it where the files are there, so nothing is scored
     written, others = page_constant(self.name, 'SCORES'), reads_of(self.name, self.s.profile)
     if written and (self.fresh or self.missing()):
-        frames = self.part()
-        self.made = not frames
-        if self.made: frames = getattr(run, 'run', run)(self)
-        for name, frame in frames.items(): write_cases(self.folder, name, frame)
+        self.made = True
+        for name, frame in getattr(run, 'run', run)(self).items(): write_cases(self.folder, name, frame)
     # read back, so that a run shows what a redraw will
     frames = {name: read_cases(self.folder, name) for name in written}
     return frames | {name: self.read_other(name) for name in others}

@@ -247,26 +247,20 @@ def knob_moves(swept, p:Page) -> pd.DataFrame: # a row a pair of tolerances, met
     chance = (moves.verdict == 'for') & (moves.p_holm >= .05)
     return moves.assign(verdict=moves.verdict.mask(chance, 'neither'))
 
-# %% ../../../nbs/repro/paper/430_negative.ipynb #c047
-def _most_ragged(moves): # of `knob_moves`: a row a split
-    "The change that goes most clearly against a clean knob."
-    near = np.where(moves.side > 0, moves.low, -moves.high)
-    return moves.assign(near=near).sort_values('near').groupby('split').tail(1)
-
-# %% ../../../nbs/repro/paper/430_negative.ipynb #c049
-def _stays_at_sft(cases, s): # scores of `_departed`: a row a cell
-    "C27: the run on duplicates keeps round 0."
-    at_sft = cases[cases.method == 'duplicates'].groupby('domain').kept_round.first() == 0
-    change = contrast(cases, 'duplicates', 'sft', s, side=-1)
-    return threshold_claim(change, change.domain.map(at_sft), change.verdict == 'against')
-
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c050
 def claims(scores:dict, p:Page) -> list: # rows of the ledger
     "C26 to C30."
     cases = scores['negative']
     judged = [judge('C26', _collapsed(scores['negative_collapse'], p.s))]
-    judged.append(judge('C27', _stays_at_sft(cases, p.s)))
+    # the round that was kept decides whether a cell is for C27, the change only whether it is against
+    at_sft = cases[cases.method == 'duplicates'].groupby('domain').kept_round.first() == 0
+    change = contrast(cases, 'duplicates', 'sft', p.s, side=-1)
+    stays = threshold_claim(change, change.domain.map(at_sft), change.verdict == 'against')
+    judged.append(judge('C27', stays))
     false = dict(C28a='local', C28b='bank')
     judged += [judge(name, contrast(cases, 'true', bank, p.s)) for name, bank in false.items()]
     judged.append(judge('C29', contrast(cases, 'long', 'sft', p.s, side=-1)))
-    return [*judged, judge('C30', _most_ragged(knob_moves(scores['negative_epsilon'], p)), 1)]
+    moves = knob_moves(scores['negative_epsilon'], p)
+    near = np.where(moves.side > 0, moves.low, -moves.high) # the change most clearly against a clean knob
+    ragged = moves.assign(near=near).sort_values('near').groupby('split').tail(1)
+    return [*judged, judge('C30', ragged, 1)]

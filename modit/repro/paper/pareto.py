@@ -5,11 +5,12 @@ __all__ = ['READS', 'SCORES', 'MINE', 'PASSES', 'COURSE', 'columns', 'score_cour
            'drift_of', 'drift_claims', 'claims']
 
 # %% ../../../nbs/repro/paper/350_pareto.ipynb #c004
+import matplotlib.pyplot as plt
 import pandas as pd
 
 from ...preference import variants_of
 from ...stages.pipeline import get_corpus, get_history, get_model
-from ..report.looks import BLACK, ORANGE, SKY, Look, legend_of, panels
+from ..report.looks import BLACK, ORANGE, SKY, Look, legend_of
 from ..report.report import Table, by_method, scored
 from ...settings import Settings, override
 from ..report.ledger import judge, weakest_in_each_cell
@@ -67,13 +68,15 @@ def plot_course(cases, p:Page): # matplotlib Figure
     pairs = [(f'off_policy_{step}', 'off_policy_0') for step in sorted({*cases.step.unique()} - {0})]
     rows = pd.concat([contrasts(cases, pairs, p.s, column) for column in COURSE], ignore_index=True)
     rows = rows.assign(step=rows.a.str.removeprefix('off_policy_').astype(int))
-    ylabels = [f'{split} split,\nagainst MO-DiT (points)' for split in p.splits]
-    height = .6 + 1.8*len(p.splits)
-    fig, axes = panels(p.domains, ylabels, height, 'preference steps', sharex='col', sharey='row')
+    size, shared = (7.5, .6 + 1.8*len(p.splits)), dict(sharex='col', sharey='row', squeeze=False)
+    fig, axes = plt.subplots(len(p.splits), len(p.domains), figsize=size, **shared)
     for line, split in zip(axes, p.splits, strict=True):
+        line[0].set_ylabel(f'{split} split,\nagainst MO-DiT (points)')
         for ax, name in zip(line, p.domains, strict=True):
             panel = rows[(rows.split == split) & (rows.domain == name)]
             draw_differences(ax, panel, sorted(panel.step.unique()), COURSE, across='step', by='column', ms=3)
+    for ax, name in zip(axes[0], p.domains, strict=True): ax.set_title(name)
+    for ax in axes[-1]: ax.set_xlabel('preference steps')
     axes[0, -1].legend(handles=legend_of(*COURSE.values()), loc='center left', bbox_to_anchor=(1, .5))
     return fig
 

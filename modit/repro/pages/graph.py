@@ -20,8 +20,9 @@ import psutil
 from ...preference import variants_of
 from ..datasets.datasets import asks
 from ...stages.source import steady_environment
-from .marks import drop_stale, has_run, run_marker
-from .notebooks import executed_path, experiments, page_constant
+from .marks import drop_stale, executed_path, has_run, run_marker
+from .notebooks import experiments, page_constant
+from .page import open_page
 from .parameters import is_ledger, page_settings, pages_before
 from ..report.report import written_table
 from ...stages.stages import stage_path, stages_of
@@ -132,7 +133,7 @@ def page_job(
     words = ['modit', 'run', name, '--profile', s.profile, '--fresh']
     if given: words += ['--parameters', parameters]
     rule = f'run_{name}_{fingerprint(changed)}' if changed else f'run_{name}'
-    log = executed_path(s.profile, name, **given)
+    log = executed_path(open_page(name, profile=s.profile, **given))
     return Job(rule, shlex.join(words), _marker_of(runs_dir(), s, name, parameters), inputs, str(log))
 
 # %% ../../../nbs/repro/pages/250_graph.ipynb #c032

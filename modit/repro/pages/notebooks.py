@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['PLAIN', 'GRAMMAR', 'ROOMS', 'fits', 'code_cells', 'syntax_tree', 'notebook_parameters', 'check_parameters',
-           'experiments', 'short_name', 'experiment_path', 'page_module', 'page_constant', 'execute', 'what_differs',
-           'executed_path']
+           'experiments', 'short_name', 'experiment_path', 'page_module', 'page_constant', 'execute']
 
 # %% ../../../nbs/repro/pages/230_notebooks.ipynb #c002
 import ast, difflib, json, math, os, re, sys
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from ...stages.source import kernel_environment, steady_environment
 from ...settings import repo_root, require
-from ...store import fingerprint, runs_dir
+from ...store import runs_dir
 
 # %% ../../../nbs/repro/pages/230_notebooks.ipynb #c005
 PLAIN = dict(str=(str,), int=(int,), float=(int, float), bool=(bool,), dict=(dict,))
@@ -202,24 +201,3 @@ def execute(
         raise ValueError(f'{Path(path).name}: {why} (the page is {failed})')
     failed.unlink(missing_ok=True)
     os.replace(part, out)
-
-# %% ../../../nbs/repro/pages/230_notebooks.ipynb #c048
-def what_differs(
-    name:str,        # of an experiment
-    parameters:dict, # of a run
-) -> dict:           # those that differ from their defaults
-    "The parameters that give a run a name of its own, in its mark and its executed page."
-    # the graph and `run_notebook` must come to the same names, whichever defaults were written out
-    known = notebook_parameters(experiment_path(name))
-    return {k: v for k, v in parameters.items() if k not in known or known[k][1] != v}
-
-# %% ../../../nbs/repro/pages/230_notebooks.ipynb #c050
-def executed_path(
-    profile:str,  # of the run
-    name:str,     # of the experiment
-    **parameters, # beyond profile and fresh
-) -> Path:
-    "The path of an experiment's executed notebook: a record, from which nothing is read."
-    stem, other = experiment_path(name).stem, what_differs(name, parameters)
-    if other: stem = f'{stem}-{fingerprint(other)}'
-    return runs_dir()/profile/'notebooks'/f'{stem}.ipynb'

@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'FILES', 'STATUSES', 'BRANCHES', 'TRIED', 'listed', 'of_schedule', 'of_settings', 'span', 'beside_average',
-           'of_tables', 'of_rounds', 'of_scores', 'filled', 'table', 'linked', 'text_of', 'write_text']
+           'of_tables', 'of_scores', 'filled', 'table', 'linked', 'text_of', 'write_text']
 
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c004
 import os
@@ -81,27 +81,19 @@ def of_tables(domains) -> dict: # field -> what stands for it
                 pretrained=beside_average(main[main.domain.isin(domains)]))
 
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c027
-def of_rounds(
-    validation, # rows a round or checkpoint
-    s:Settings, # hppo_steps, hppo_batch
-) -> dict:      # field -> what stands for it
-    "How many cases the rounds of the iterated variants keep, and how much of them the steps read."
-    iterated = [name for name, v in VARIANTS.items() if v.reported and v.rounds != 1]
-    rounds = validation[validation.method.isin(iterated)]
-    kept = rounds.kept[rounds.kept >= s.hppo_batch]
-    left = 100*(1 - s.hppo_batch/kept)**s.hppo_steps
-    return dict(kept=span(kept), passes=span(s.hppo_steps*s.hppo_batch/kept, 1), unseen=f'{span(left)}%',
-                epoch_steps=span(kept/s.hppo_batch))
-
-# %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c036
 def of_scores(scores, p:Page) -> dict: # scores: of all pages that are read; field -> what stands for it
-    "What code and scores say of a run."
-    density = scores['density']
+    "What code and scores say of a run: cases that rounds keep, how much of them the steps read, and more."
+    s, validation, density = p.s, scores['validation'], scores['density']
+    iterated = [name for name, v in VARIANTS.items() if v.reported and v.rounds != 1]
+    kept = validation[validation.method.isin(iterated)].kept
+    kept = kept[kept >= s.hppo_batch]
+    left = 100*(1 - s.hppo_batch/kept)**s.hppo_steps
     hashed = density[density.split == 'item-hash'].groupby('domain', sort=False)
     top = [ranking_scores(rows.predicted.values, rows.density.values)['top10'] for _, rows in hashed]
-    return of_rounds(scores['validation'], p.s) | dict(
-        trained=listed(scores['data'].trained_patterns), top10=listed(np.round(100*np.array(top), 1)),
-        pretrained=beside_average(scores['main']), patience=PATIENCE)
+    return dict(kept=span(kept), passes=span(s.hppo_steps*s.hppo_batch/kept, 1), unseen=f'{span(left)}%',
+                epoch_steps=span(kept/s.hppo_batch), trained=listed(scores['data'].trained_patterns),
+                top10=listed(np.round(100*np.array(top), 1)), pretrained=beside_average(scores['main']),
+                patience=PATIENCE)
 
 # %% ../../../nbs/repro/verdicts/305_deviations.ipynb #c038
 def filled(scores, p:Page) -> pd.DataFrame: # group, what, paper, here, why, pages, status; a row a difference

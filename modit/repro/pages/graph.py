@@ -168,7 +168,6 @@ def snakemake(
     target:str,       # main, paper, public or replicate
     profile:str,      # a profile of settings.ini
     workflow='local', # a folder of workflow/profiles
-    dry=False,        # only print what would run
 ):
     "Run everything a target needs; raises `ValueError` if a job failed."
     # called by `run_graph`, and by `replicate` for the second world
@@ -180,13 +179,12 @@ def snakemake(
     lock = _repository_lock()
     keep = [] if sys.platform == 'win32' else [lock.fileno()]
     command = [sys.executable, '-m', 'snakemake', target, '--config', f'profile={profile}']
-    command += ['--workflow-profile', f'workflow/profiles/{workflow}'] + ['--dry-run']*dry
+    command += ['--workflow-profile', f'workflow/profiles/{workflow}']
     for again in range(_PASSES): # pages that read what a page has just written anew are run in the next pass
         stale = drop_stale(profile)
         if again and not stale: return
         with ending_all(): run = subprocess.run(command, cwd=repo_root(), pass_fds=keep)
         require(not run.returncode, FAILED)
-        if dry: return
 
 # %% ../../../nbs/repro/pages/250_graph.ipynb #b70dcaa9
 def run_beside(
@@ -204,13 +202,11 @@ def run_graph(
     target='main',    # main or paper
     profile='mini',   # a profile of settings.ini
     workflow='local', # a folder of workflow/profiles
-    dry=False,        # only print what would run
 ):
     "Run everything a target needs, then show the main table; raises `ValueError` if a job failed."
     # behind `modit main`
     began = time.time()
-    snakemake(target, profile, workflow, dry)
-    if dry: return
+    snakemake(target, profile, workflow)
     folder = repo_root()/'figures'/profile
     if (folder/'main.md').exists(): print(f"\n{written_table(folder, 'tab-main')}\n")
     if profile == 'smoke': print('Profile smoke is too small for a result; use mini.')

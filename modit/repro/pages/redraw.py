@@ -125,14 +125,12 @@ def redraw_second(
 def replicate(
     profile='mini',   # a profile of settings.ini
     workflow='local', # a folder of workflow/profiles
-    dry=False,        # only print what would run
 ):
     "Run the second world, judge it and print both verdicts; raises `ValueError` if a job failed."
     # behind `modit main replicate`
     other = f'profile {profile} has seed {SECOND} itself; take one with another seed'
     require(load_settings(profile).seed != SECOND, other)
-    snakemake('replicate', profile, workflow, dry)
-    if dry: return
+    snakemake('replicate', profile, workflow)
     redraw_second(profile)
     first = repo_root()/'figures'/profile
     if not (first/'claims.csv').exists(): update_claims(first, not_run(read_reported('claims').id))

@@ -46,28 +46,21 @@ def mean_cosine(queries) -> np.ndarray: # queries: (cases, n, d) unit; (cases,)
     return (np.einsum('nid,njd->n', queries, queries) - n)/(n*(n - 1))
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #c011
-def _cosines_of(s, domain, stage): # of the model of a stage: domain, model, samples, case, cosine
+def _collapse(p): # of the run: domain, model, samples, case, cosine
     "Mean cosine of the samples of each validation case, at one scale and across the fan."
-    # for `_collapse`: fans at one scale beside the usual fan
-    corpus = get_corpus(s, domain)
-    model = get_model(s, stage, domain)
-    rows = []
-    cases = sample_cases(corpus, 'valid', s.valid_cases, s)
-    offered = {'one scale': duplicated(s).guidance_scales, 'fan': s.guidance_scales}
-    for (samples, scales), (more, factor) in product(offered.items(), {'': 1, ', twice': 2}.items()):
-        wide = tuple(factor*x for x in scales)
-        found = mean_cosine(fan_candidates(model, corpus, cases, s, 'collapse', scales=wide))
-        named = dict(domain=domain, model=stage, samples=samples + more, case=range(len(found)), cosine=found)
-        rows.append(pd.DataFrame(named))
-    return pd.concat(rows)
-
-# %% ../../../nbs/repro/paper/430_negative.ipynb #c013
-def _collapse(p): # of the run: as `_cosines_of`
-    "The cosines of every domain, for MO-DiT and for Pareto."
     # samples cost little, so D4 is sampled too
     asked = p.domains if 'domains' in p.changed else p.s.domains
-    return pd.concat([_cosines_of(p.s, name, stage) for name in asked for stage in ('sft', 'pareto')],
-                     ignore_index=True)
+    offered = {'one scale': duplicated(p.s).guidance_scales, 'fan': p.s.guidance_scales}
+    rows = []
+    for name, stage in product(asked, ('sft', 'pareto')):
+        corpus, model = get_corpus(p.s, name), get_model(p.s, stage, name)
+        cases = sample_cases(corpus, 'valid', p.s.valid_cases, p.s)
+        for (samples, scales), (more, factor) in product(offered.items(), {'': 1, ', twice': 2}.items()):
+            wide = tuple(factor*x for x in scales)
+            found = mean_cosine(fan_candidates(model, corpus, cases, p.s, 'collapse', scales=wide))
+            named = dict(domain=name, model=stage, samples=samples + more, case=range(len(found)))
+            rows.append(pd.DataFrame(named | dict(cosine=found)))
+    return pd.concat(rows, ignore_index=True)
 
 # %% ../../../nbs/repro/paper/430_negative.ipynb #r008
 def proxy_reward(pool, corpus) -> np.ndarray: # corpus: Corpus, for the predictor's weights; (n, c)

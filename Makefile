@@ -56,7 +56,7 @@ replicate: $(STAMP) ## main, preference, order and candidate pages in a second w
 figures: $(STAMP)  ## redraw tables and figures from the committed scores; trains nothing
 	@$(BIN)/modit figures --profile $(PROFILE)
 
-report: $(TYPST)   ## build the report, a paper as HTML and PDF, from the tables and the ledger into build/report
+report: $(TYPST)   ## write the report, a paper as HTML and PDF, from the tables and the ledger into docs
 	@$(BIN)/python -c 'from modit.repro.report.article import write_report; write_report()'
 
 check: $(STAMP)    ## before a commit, a minute or two: export, style, contracts, and the pages that changed

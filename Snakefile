@@ -51,7 +51,7 @@ for job in STAGES.values():
         priority: 0 if job.name.startswith(('hppo', *MAIN_VARIANTS)) else 1  # first what others wait for
         shell: '{params.command}'
 
-for job in RUNS.values():  # a mark that exists holds, or waits for a page; it needs nothing before it
+for job in RUNS.values():  # a mark that exists holds; it needs nothing before it
     rule:
         name: job.name
         input: [ancient(path) for path in job.inputs if not Path(job.output).exists()]

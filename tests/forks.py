@@ -24,6 +24,7 @@ from papermill.iorw import load_notebook_node, write_ipynb
 from papermill.parameterize import parameterize_notebook
 
 from modit.repro.pages import graph, marks, page
+from modit.repro.pages.notebooks import experiments, page_module
 from modit.repro.pages.parameters import is_ledger, pages_before
 from modit.stages.pipeline import make_stage, stage_path
 from modit.settings import load_settings
@@ -75,6 +76,8 @@ def read_code(names, s):
     for domain in s.domains:
         for variant in graph.MAIN_VARIANTS: stage_path(s, variant, domain)
     for name in names: marks.run_marker(s, name)
+    # modules of pages, too: a fork in the midst of an import, from a thread of the pool, would wait for ever
+    for name in experiments(): page_module(name)
 
 
 def run_all(names, call, pool):

@@ -43,12 +43,12 @@ class Reader(HTMLParser):
 
 
 @pytest.fixture(scope='module')
-def built(tmp_path_factory):
-    "The page's folder, its text, and every value that was shown in it."
-    values, folder = [], tmp_path_factory.mktemp('report')
+def built():
+    "The page's text, every value that was shown in it, and the page as it was read."
+    values = []
     def noted(v): values.append(str(article.written(v))); return article.written(v)
     text = article.fill(noted)
-    return folder, text, ' '.join(values), Reader(article.write_html(folder, text).read_text('utf-8'))
+    return text, ' '.join(values), Reader(article.as_page(text))
 
 
 # ---- numbers
@@ -57,7 +57,7 @@ def test_the_text_holds_no_number():
 
 
 def test_every_number_of_the_page_is_a_value(built):
-    *_, values, page = built
+    _, values, page = built
     prose = re.sub(f'{ALLOWED}|{SECTION}', '', ''.join(page.prose), flags=re.M)
     numbers = re.findall(NUMBER, prose)
     missing = {*numbers} - {*re.findall(NUMBER, values)}
@@ -77,7 +77,7 @@ def counts(rows): return f'{(rows.verdict == "for").sum() or "none"} of {len(row
 
 
 def test_the_main_results_are_those_of_the_cases(built):
-    text = re.sub(r'\ball (\d+) cells', r'\1 of \1 cells', built[1])
+    text = re.sub(r'\ball (\d+) cells', r'\1 of \1 cells', built[0])
     stages, taught = gains('mini', ('sft', 'average')), gains('mini', ('hppo', 'sft'))
     moved, public = (gains(profile, ('average_own', 'hppo')) for profile in ('mini', 'public'))
     item, new = (taught[taught.split == split] for split in ('item', 'pattern'))
@@ -91,22 +91,21 @@ def test_the_paper_s_results_are_the_paper_s(built):
     joint = rows.set_index(['method', 'split', 'domain']).joint
     item, new = (100*(joint['hppo'][split] - joint['sft'][split]) for split in ('item', 'pattern'))
     spans = [f'{v.min():+.1f} to {v.max():+.1f}' for v in (item, new)]
-    assert ' and '.join(spans) in built[1]
+    assert ' and '.join(spans) in built[0]
 
 
 # ---- what it must hold
 def test_every_claim_stands_in_it_with_its_word_and_its_page(built):
     for r in pd.read_csv(ROOT/'figures'/'mini'/'claims.csv').itertuples():
-        rows = [line for line in built[1].splitlines() if line.startswith(f'| {r.id} ')]
+        rows = [line for line in built[0].splitlines() if line.startswith(f'| {r.id} ')]
         (row,) = [line for line in rows if r.statement in line]
         assert row.rstrip(' |').endswith(r.page) and r.verdict.removesuffix(' at this scale') in row
 
 
 def test_links_and_pictures_are_there(built):
-    folder, _, _, page = built
+    page = built[2]
     assert page.open == [] and page.links and all(x.startswith('https://') for x in page.links)
-    assert len(page.pictures) >= 4 and all((folder/x).stat().st_size > 1000 for x in page.pictures)
-    assert all((ROOT/'figures'/x).exists() for x in page.pictures)
+    assert len(page.pictures) >= 4 and all((ROOT/'docs'/x).stat().st_size > 1000 for x in page.pictures)
 
 
 def test_values_may_hold_any_sign():
@@ -117,15 +116,13 @@ def test_values_may_hold_any_sign():
 
 def test_the_committed_pdf_is_a_fresh_one(built):
     if not importlib.util.find_spec('typst'): pytest.skip('the PDF needs typst; make report installs it')
-    fresh = article.write_pdf(*built[:2]).read_bytes()
+    fresh = article.as_pdf(built[0])
     assert (ROOT/'docs'/'report.pdf').read_bytes() == fresh, 'run make report, then commit docs/report.pdf'
 
 
-def test_the_committed_page_is_a_fresh_one_and_shows_committed_pictures(built, tmp_path):
-    fresh = article.write_html(tmp_path, built[1]).read_text('utf-8').replace('src="', 'src="../figures/')
+def test_the_committed_page_is_a_fresh_one(built):
     committed = (ROOT/'docs'/'report.html').read_text('utf-8')
-    assert committed == fresh, 'run make report, then commit docs/report.html'
-    assert all((ROOT/'docs'/name).exists() for name in re.findall(r'src="([^"]+)"', fresh))
+    assert committed == article.as_page(built[0]), 'run make report, then commit docs/report.html'
 
 
 def test_the_title_is_what_the_cells_say():
@@ -137,4 +134,4 @@ def test_the_title_is_what_the_cells_say():
 
 def test_without_typst_there_is_no_pdf(built, monkeypatch):
     monkeypatch.setattr(article.importlib.util, 'find_spec', lambda name: None)
-    assert article.write_pdf(*built[:2]) is None
+    assert article.as_pdf(built[0]) is None

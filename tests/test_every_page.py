@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from conftest import LABELS, MAIN, copied, digest, in_forks, results, said_in_forks
-from modit.repro.report.report import read_cases
 from modit.repro.pages import page
 from modit.repro.pages.notebooks import experiment_path, experiments, page_constant, short_name
 from modit.repro.pages.page import open_page
@@ -74,17 +73,6 @@ def test_a_page_with_another_value_leaves_the_committed_results(everything, reru
     assert set(page_constant(name, 'SCORES')) <= scores
     drawn = hasattr(page.page_module(name), 'table') # lists draws one public domain, and nothing here
     assert (folder/f'{short_name(name)}.md').exists() or not drawn, 'its results were not published'
-
-
-@pytest.mark.parametrize('name', [name for name in experiments() if page_constant(name, 'SCORES')])
-def test_the_part_of_a_run_is_what_a_narrower_run_computes(everything, reruns, monkeypatch, name):
-    assert not reruns[0][name], reruns[0][name]
-    smoke = everything/'figures'/'smoke'
-    def folder(s, changed): return smoke/'runs'/slug(changed) if changed else smoke
-    monkeypatch.setattr(page, 'results_folder', folder)
-    p = open_page(name, profile='smoke', **OTHER)
-    for score, rows in p.part().items():
-        pd.testing.assert_frame_equal(rows, read_cases(p.folder, score), check_dtype=False)
 
 
 def test_a_sweep_joins_its_tables_and_goes_on_where_it_was(everything):

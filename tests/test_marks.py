@@ -12,8 +12,8 @@ from conftest import ROOT, copied, results, run_bare
 from modit.repro.datasets.datasets import DATASETS, asks, pages_asked
 from modit.repro.pages import marks, page
 from modit.repro.pages.marks import drop_stale, facts_of, has_run, run_marker
-from modit.repro.pages.notebooks import page_constant, short_name
-from modit.repro.pages.page import has_scores, open_page, page_module
+from modit.repro.pages.notebooks import short_name
+from modit.repro.pages.page import has_scores, open_page
 from modit.repro.pages.parameters import owner_of, pages_before, reads_of
 from modit.repro.report.ledger import judge, update_claims
 from modit.repro.report.report import (Table, figures_dir, read_cases, read_rows, write_cases,
@@ -48,23 +48,24 @@ def smoke(tmp_path, monkeypatch):
     return tmp_path
 
 
-HARM = {'validation: written by another run': lambda at: write_cases(at, 'validation', ROWS[:1]),
-        'main: written by another run': lambda at: (at/'cases'/'main.csv.gz').write_bytes(b'cut off'),
-        'tab-main.csv: gone, or written by another run':
-            lambda at: (at/'tab-main.csv').write_text('x\n1\n', 'utf-8'),
-        'fig-main.svg: gone': lambda at: (at/'fig-main.svg').unlink(),
-        'fig-main.svg: gone, or written': lambda at: (at/'fig-main.svg').write_text('drawn by hand', 'utf-8'),
-        'main.md: gone, or written': lambda at: (at/'main.md').write_text('## tab-main\n\nby hand', 'utf-8'),
-        'claims: judged by another run': lambda at: update_claims(at, [judge('C02', CELLS.assign(high=.3))])}
+HARM = {
+    'validation': lambda at: write_cases(at, 'validation', ROWS[:1]),
+    'main': lambda at: (at/'cases'/'main.csv.gz').write_bytes(b'cut off'),
+    'tab-main.csv': lambda at: (at/'tab-main.csv').write_text('x\n1\n', 'utf-8'),
+    'fig-main.svg, gone': lambda at: (at/'fig-main.svg').unlink(),
+    'fig-main.svg': lambda at: (at/'fig-main.svg').write_text('drawn by hand', 'utf-8'),
+    'main.md': lambda at: (at/'main.md').write_text('## tab-main\n\nby hand', 'utf-8'),
+    'its claims': lambda at: update_claims(at, [judge('C02', CELLS.assign(high=.3))])}
 
 
-@pytest.mark.parametrize('why', HARM)
-def test_a_mark_holds_until_something_is_changed(smoke, capsys, why):
+@pytest.mark.parametrize('harm', HARM)
+def test_a_mark_holds_until_something_is_changed(smoke, capsys, harm):
     assert drop_stale('smoke') == [] and has_run('smoke', '320_main')
-    HARM[why](smoke)
+    HARM[harm](smoke)
     assert not has_run('smoke', '320_main')
-    assert drop_stale('smoke') == ['320_main'] and why in capsys.readouterr().out
-    assert drop_stale('smoke') == [], 'its reader waits'
+    read_too = ['380_bootstrap']*(harm in ('validation', 'main'))
+    assert drop_stale('smoke') == ['320_main', *read_too]
+    assert f'320_main is out of date (changed since: {harm.partition(",")[0]})' in capsys.readouterr().out
 
 
 def test_a_mark_that_was_copied_or_cut_off_is_dropped(smoke):
@@ -75,13 +76,7 @@ def test_a_mark_that_was_copied_or_cut_off_is_dropped(smoke):
     assert drop_stale('smoke') == ['320_main'] and not mark.exists()
 
 
-def test_a_reader_waits_for_the_page_that_it_reads(smoke):
-    first = read_cases(smoke, 'main')
-    write_cases(smoke, 'main', ROWS[:1])  # by hand, under another setting that was put back
-    assert drop_stale('smoke') == ['320_main'] and drop_stale('smoke') == []
-    write_cases(smoke, 'main', first)
-    leave('main')
-    assert drop_stale('smoke') == [], 'the reader had read these'
+def test_what_reads_a_page_is_out_of_date_when_its_scores_change(smoke):
     write_cases(smoke, 'main', ROWS[:1])
     leave('main')
     assert drop_stale('smoke') == ['380_bootstrap']
@@ -152,7 +147,7 @@ def test_importing_changes_nobodys_options():
     assert run.returncode == 0, run.stderr[-2000:]
 
 
-# ---- asking for fewer domains, splits or cases than were scored reads the scores
+# ---- scores of a run with other values
 LESS = dict(domains=['D1'], cases=100)
 
 
@@ -164,18 +159,6 @@ def untrained(tmp_path, monkeypatch):
     monkeypatch.setattr(pipeline, 'make_stage', refuse)
     monkeypatch.setattr(page, 'results_folder', folder)
     return tmp_path
-
-
-@pytest.mark.parametrize('name', ['main', 'order', 'pareto', 'guidance'])
-def test_less_is_read_without_a_stage(untrained, name):
-    p = open_page(name, profile='mini', **LESS)
-    scores = p.scores(page_module(name))
-    assert not p.made and not p.missing()
-    for score in page_constant(name, 'SCORES'):
-        whole = read_cases(ROOT/'figures'/'mini', score)
-        kept = whole[whole.domain.isin(['D1', 'all'])]
-        if 'case' in whole: kept = kept[kept.case < 100]
-        pd.testing.assert_frame_equal(scores[score], kept.reset_index(drop=True))
 
 
 def test_what_was_computed_before_is_not_replaced(untrained):
@@ -208,7 +191,7 @@ def ran(copy, *words):
 
 @pytest.mark.slow
 def test_a_setting_that_was_put_back_makes_its_page_again(whole, tmp_path):
-    "And no stage: files go one by one, and a page whose scores were made by hand; its reader keeps its own."
+    "And no stage: files go one by one, and a page whose scores were made by hand, with its reader."
     copy, made = copied(whole, tmp_path/'modit'), made_in(whole)
     settings = (copy/'settings.ini').read_text('utf-8')
     other = re.sub(r'(?s)(\n\[smoke\]\n.*?\nauc_cases = )\d+', r'\g<1>55', settings)
@@ -220,8 +203,8 @@ def test_a_setting_that_was_put_back_makes_its_page_again(whole, tmp_path):
     write_cases(smoke, 'main', read_cases(smoke, 'main')[:-1])
     next(smoke.glob('fig-den*.svg')).unlink()
     pages, said = ran(copy)
-    assert pages == ['300_data', '310_density', '320_main'] and made_in(copy) == made
-    assert '300_data is out of date (data: written by another run' in said and 'fig-density' in said
+    assert pages == ['300_data', '310_density', '320_main', '380_bootstrap'] and made_in(copy) == made
+    assert '300_data is out of date (changed since: ' in said and 'fig-density' in said
     assert ran(copy)[0] == []
 
 

@@ -56,7 +56,7 @@ def beside_rivals(
     rivals=('probe', 'ridge_map'),      # of the baselines; (): baselines are not read
 ) -> pd.DataFrame: # per-case scores of all methods
     "The scores of a page together with scores of the main table and of the baselines."
-    # for pages baselines and own_direction
+    # for pages baselines, own_direction and printed
     beside = []
     if 'main' in scores: # not of a data set without the paper's stages
         main = with_hppo(scores['main'], scores['validation'])

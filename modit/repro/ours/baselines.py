@@ -14,10 +14,10 @@ from ...baselines import own_directions
 from ...evaluation import average_pool, sample_cases
 from ...stages.pipeline import get_corpus
 from ..lib.evidence import beside_rivals
-from ..report.looks import METHODS, add_looks, look
+from ..report.looks import METHODS, add_looks
 from ..report.report import Table, by_method, scored
 from ..report.ledger import judge
-from ..report.verdicts import contrast, contrasts, split_panels
+from ..report.verdicts import compared, contrast
 from ..pages.page import Page
 
 # %% ../../../nbs/repro/ours/440_baselines.ipynb #v023
@@ -84,10 +84,8 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint of the baselines minus that of HPPO, with intervals (fig:alternatives, ours)."
     cases = beside_main(scores)
-    marks = {method: look(method) for method in scored(SHOWN, cases)}
-    rows = contrasts(cases, [(method, 'hppo') for method in marks], p.s)
-    words = 'Joint, … minus HPPO\n(points)'
-    return {'fig-alternatives': split_panels(rows, p.domains, p.splits, words, marks)}
+    pairs = [(method, 'hppo') for method in scored(SHOWN, cases)]
+    return {'fig-alternatives': compared(cases, pairs, p, 'Joint, … minus HPPO\n(points)')}
 
 # %% ../../../nbs/repro/ours/440_baselines.ipynb #c030
 CLAIMS = dict(B01='probe', B02='rocchio', B03='ridge_map')

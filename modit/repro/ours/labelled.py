@@ -2,8 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'APART', 'LOOKS', 'COLUMNS', 'ONCE', 'ROUNDS', 'JUDGED', 'make_labelled', 'score_round',
-           'score_part', 'score_again', 'score_same', 'score_fresh', 'run', 'beside', 'gains', 'at_whole', 'verdicts',
-           'table', 'plot']
+           'score_again', 'score_fresh', 'run', 'beside', 'gains', 'at_whole', 'verdicts', 'table', 'plot']
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #699cda56
 from dataclasses import replace
@@ -14,10 +13,10 @@ from ..report.looks import AGAIN, PARTS
 from ..lib.curve import (
     gains_picture, in_rounds, paper_gain, prefer_part, whole)
 from ...ordering import Corpus
-from ..report.ledger import in_counts
 from ..report.report import Table, by_method
 from ..report.verdicts import contrasts
-from ..pages.page import Page, page_module
+from ..pages.notebooks import page_module
+from ..pages.page import Page
 from ...stages.pipeline import get_corpus, get_history, get_model, get_pool, preference_settings, save_run
 from ...settings import Settings
 
@@ -72,13 +71,6 @@ def score_round(
     rows = p.score(corpus, {method: get_model(s, stage, corpus.name)}, most=most)
     return rows.assign(cases=chosen.cases, draw=draw, step=chosen.step, kept=chosen.kept)
 
-# %% ../../../nbs/repro/ours/475_labelled.ipynb #18febfcb
-def score_part(p:Page, corpus:Corpus, name:str) -> pd.DataFrame: # per-case scores; cases, draw, step, kept
-    "The round on a part of the pool, scored."
-    percent, draw = _percent_and_draw(name)
-    most = None if percent == 100 else p.s.density_cases # AUC takes more cases; only a claim needs it
-    return score_round(p, corpus, f'labelled_{name}', f'labelled_{percent}', draw, most)
-
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #c09007a1
 def score_again(p:Page, corpus:Corpus) -> pd.DataFrame: # per-case scores; cases, draw, step, kept
     "Rounds on the whole pool with the Pareto filter and, on D1 to D3, with other random numbers, scored."
@@ -88,13 +80,6 @@ def score_again(p:Page, corpus:Corpus) -> pd.DataFrame: # per-case scores; cases
         stage = f'labelled_{name}'
         rows.append(score_round(p, corpus, stage, stage, _percent_and_draw(name)[1], most))
     return pd.concat(rows, ignore_index=True)
-
-# %% ../../../nbs/repro/ours/475_labelled.ipynb #c474h
-def score_same(p:Page, corpus:Corpus) -> pd.DataFrame: # rows of `evaluate`
-    "One, two and four rounds on the cases of the whole pool, the last policy of each."
-    models = dict(whole_1=get_model(whole(p.s), 'labelled_100', corpus.name, -1))
-    for n in (2, 4): models[f'whole_{n}'] = get_model(in_rounds(p.s, n), 'same_cases', corpus.name, -1)
-    return p.score(corpus, models, most=p.s.density_cases)
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #c474j
 def score_fresh(
@@ -113,10 +98,16 @@ def run(p:Page) -> dict: # per-case scores
     found = {name: [] for name in SCORES}
     for name in p.domains:
         corpus = get_corpus(p.s, name)
-        found['labelled'] += [score_part(p, corpus, part) for part in PARTS]
+        for part in PARTS:
+            percent, draw = _percent_and_draw(part)
+            most = None if percent == 100 else p.s.density_cases # AUC takes more cases; only a claim needs it
+            rows = score_round(p, corpus, f'labelled_{part}', f'labelled_{percent}', draw, most)
+            found['labelled'].append(rows)
         found['labelled_again'].append(score_again(p, corpus))
     for name in page_module('rounds').on_claimed(p):
-        found['labelled_rounds'].append(score_same(p, get_corpus(p.s, name)))
+        models = dict(whole_1=get_model(whole(p.s), 'labelled_100', name, -1))
+        for n in (2, 4): models[f'whole_{n}'] = get_model(in_rounds(p.s, n), 'same_cases', name, -1)
+        found['labelled_rounds'].append(p.score(get_corpus(p.s, name), models, most=p.s.density_cases))
         found['labelled_fresh'].append(score_fresh(p, name))
     return {name: pd.concat(rows, ignore_index=True) for name, rows in found.items()}
 
@@ -169,6 +160,10 @@ JUDGED = dict(main=('C04', 'C05a', 'C05b', 'C06a', 'C06b', 'C14'), pareto=('C11'
               rounds=('C12', 'C13', 'C17'))
 _COUNTS = ['verdict', 'significant', 'against', 'cells', 'estimate', 'low', 'high']
 
+def _counted(words): # verdicts of a claim's cells -> such as 3 of 7, 2 ✕
+    holds, opposite = ((words == word).sum() for word in ('for', 'against'))
+    return f'{holds} of {len(words)}' + (f', {opposite} ✕' if opposite else '')
+
 def verdicts(scores, p:Page) -> pd.DataFrame: # a row a claim and size, usual or whole
     "Verdicts on the usual cases and on the whole pool, by the functions of the pages that own the claims."
     there = scores['labelled'].query('method == "labelled_100"').domain.unique()
@@ -178,8 +173,9 @@ def verdicts(scores, p:Page) -> pd.DataFrame: # a row a claim and size, usual or
         known = [claim for page in JUDGED for claim in page_module(page).claims(kept, p)]
         judged = {claim['id']: claim for claim in known}
         mine = [judged[x] for x in sum(JUDGED.values(), ()) if x in judged]
-        counts = {'size': size, 'items / new patterns': [in_counts(x['rows']) for x in mine]}
-        rows.append(pd.DataFrame(mine, columns=['id', *_COUNTS]).assign(**counts))
+        counts = [' / '.join(x['rows'].groupby('split').verdict.agg(_counted)) for x in mine]
+        found = pd.DataFrame(mine, columns=['id', *_COUNTS])
+        rows.append(found.assign(**{'size': size, 'items / new patterns': counts}))
     return pd.concat(rows, ignore_index=True)
 
 # %% ../../../nbs/repro/ours/475_labelled.ipynb #685fb514

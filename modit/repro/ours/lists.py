@@ -36,17 +36,14 @@ READS = ('validation', 'own_direction')
 SCORES = ('lists',)
 FIRST = 10 # items of a list
 
-def _answers(p, corpus, split): # of a cell: method -> function from Cases to queries (n, d)
-    "The methods of this page, with what validation has chosen."
-    model = get_model(p.s, best_variants(p.read_other('validation'))[corpus.name], corpus.name)
-    return untrained(p, corpus, split) | dict(hppo=partial(serve, model, corpus, s=p.s))
-
 # %% ../../../nbs/repro/ours/485_lists.ipynb #c015
 def _one_cell(p, corpus, names, split): # rank, id, text, attr, same, method, domain, split
     "The seeds of a cell's first case, and the beginnings of its lists."
     case = sample_cases(corpus, split, 1, p.s)
     lists = dict(seeds=case.prefix[0])
-    for method, answer in _answers(p, corpus, split).items():
+    model = get_model(p.s, best_variants(p.read_other('validation'))[corpus.name], corpus.name)
+    answers = untrained(p, corpus, split) | dict(hppo=partial(serve, model, corpus, s=p.s))
+    for method, answer in answers.items():
         lists[method] = search(corpus.index, answer(case), FIRST, exclude=case.sequence)[0]
     rows = []
     for method, ids in lists.items():

@@ -11,10 +11,11 @@ import pandas as pd
 
 from ...ordering import Corpus
 from ..lib.curve import draw_paper_gain, whole
+from ..lib.evidence import beside_rivals
 from ..pages.page import COMMITTED, Page
 from ..report.looks import look
-from ..report.report import Table, by_method, read_reported, scored, with_hppo
-from ..report.verdicts import contrasts, in_hundredths, in_paper, over_cases, paired, split_panels
+from ..report.report import Table, by_method, read_reported, scored
+from ..report.verdicts import compared, contrasts, in_hundredths, in_paper, over_cases, paired
 from ...settings import Settings, load_settings
 from ...stages.pipeline import get_corpus, get_history, get_model
 from ...stats import verdict
@@ -67,12 +68,7 @@ def run(p:Page) -> dict: # printed: per-case scores; printed_rounds: validation
 # %% ../../../nbs/repro/ours/327_printed.ipynb #1428bb9f
 COLUMNS = ('average', 'sft', 'printed', 'train_rewards', 'off_policy', 'hppo')
 
-def beside(
-    scores, # of `run`, with main and validation
-) -> pd.DataFrame: # per-case scores
-    "The rows together with those of the main table."
-    main = with_hppo(scores['main'], scores['validation'])
-    return pd.concat([main[main.method.isin(COLUMNS)], scores['printed']], ignore_index=True)
+def beside(scores): return beside_rivals(scores, 'printed', COLUMNS, ()) # and what the main table has
 
 # %% ../../../nbs/repro/ours/327_printed.ipynb #a1ebbdc9
 def in_paper_too() -> pd.DataFrame: # domain, split, method and metrics
@@ -132,8 +128,7 @@ def table(scores:dict, p:Page) -> dict: # label -> Table
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint minus MO-DiT's, with intervals (ours)."
     cases = beside(scores)
-    marks = {method: look(method) for method in scored(SHOWN, cases) if method != 'printed_whole'} # of D1
-    rows = contrasts(cases, [(method, 'sft') for method in marks], p.s)
-    fig = split_panels(rows, p.domains, p.splits, 'Joint minus MO-DiT\n(points)', marks)
+    pairs = [(x, 'sft') for x in scored(SHOWN, cases) if x != 'printed_whole'] # of D1
+    fig = compared(cases, pairs, p, 'Joint minus MO-DiT\n(points)')
     draw_paper_gain(fig, p)
     return {'fig-printed': fig}

@@ -6,7 +6,7 @@
 __all__ = ['TARGETS', 'COMMANDS']
 
 # %% ../../../nbs/repro/pages/278_clone.ipynb #r278002
-from functools import partial, wraps
+from functools import wraps
 from importlib import import_module
 from typing import Annotated
 
@@ -22,14 +22,13 @@ def _main(
     target:Annotated[str, TARGETS]='main', # main table; all pages; pages on real data; or a second world
     profile:Profile='mini',
     workflow:str='local', # a folder of workflow/profiles
-    dry_run:bool=False,   # only print what would run
 ):
     "run the graph of stages and experiments"
     load_settings(profile)
     from modit.repro.pages.graph import run_graph
     from modit.repro.pages.redraw import replicate
-    if target == 'replicate': replicate(profile, workflow, dry_run)
-    else: run_graph(target, profile, workflow, dry_run)
+    if target == 'replicate': replicate(profile, workflow)
+    else: run_graph(target, profile, workflow)
 
 # %% ../../../nbs/repro/pages/278_clone.ipynb #bcc07c1d
 def _public(
@@ -86,9 +85,8 @@ def _sweep(
 def _figures(profile:Profile='mini'):
     "redraw from the committed scores; trains nothing"
     load_settings(profile)
-    from modit.repro.pages.redraw import redraw, redraw_second
-    # the second world before the ledger, whose pages read both
-    redraw(profile, partial(redraw_second, profile))
+    from modit.repro.pages.redraw import redraw
+    redraw(profile)
 
 # %% ../../../nbs/repro/pages/278_clone.ipynb #7b2c94d5
 def _leaderboard(

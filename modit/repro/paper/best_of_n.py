@@ -11,10 +11,9 @@ from ...candidates import fan_candidates, static_candidates
 from ...evaluation import CASE_COLUMNS, protocol_counts, sample_cases, score_cases, serve
 from ..lib.evidence import RANGES, relative_gains
 from ...stages.pipeline import get_corpus, get_model
-from ..report.looks import look
 from ..report.report import Table, best_variants, by_method
 from ..report.ledger import judge, range_claim
-from ..report.verdicts import contrast, contrasts, split_panels
+from ..report.verdicts import compared, contrast
 from ..pages.page import Page
 
 # %% ../../../nbs/repro/paper/370_best_of_n.ipynb #c007
@@ -85,10 +84,8 @@ RIVALS = ('sft_single', 'sft_oracle', 'hppo_oracle')
 
 def plot(scores:dict, p:Page) -> dict: # label -> Figure
     "Joint minus that of the one query HPPO serves, with intervals (fig-bon, ours)."
-    rows = contrasts(scores['best_of_n'], [(rival, 'hppo_single') for rival in RIVALS], p.s)
-    ylabel = 'Joint minus HPPO, one query\n(points)'
-    marks = {rival: look(rival) for rival in RIVALS}
-    return {'fig-bon': split_panels(rows, p.domains, p.splits, ylabel, marks)}
+    pairs = [(rival, 'hppo_single') for rival in RIVALS]
+    return {'fig-bon': compared(scores['best_of_n'], pairs, p, 'Joint minus HPPO, one query\n(points)')}
 
 # %% ../../../nbs/repro/paper/370_best_of_n.ipynb #c029
 def claims(scores:dict, p:Page) -> list: # rows of the ledger

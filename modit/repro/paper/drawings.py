@@ -41,23 +41,17 @@ def nearest_case(joint) -> int: # joint: of `joint_of_cases`; number of the case
     distance = ((joint - joint.mean())**2).sum(axis=1)
     return joint.index.get_level_values('case')[distance.argmin()]
 
-# %% ../../../nbs/repro/paper/470_drawings.ipynb #c008
-def _queries_of(corpus, cases, p): # Cases up to the one that is drawn: method -> query (1, d)
-    "The queries of four methods for the last case; each case has noise of its own, by its place in the list."
-    best = best_variants(p.read_other('validation'))[corpus.name]
-    case = cases[-1:]
-    models = dict(sft=get_model(p.s, 'sft', corpus.name), hppo=get_model(p.s, best, corpus.name))
-    found = dict(average=average_pool(corpus, case), attribute_only=attribute_only(corpus, case))
-    return found | {name: serve(model, corpus, cases, p.s)[-1:] for name, model in models.items()}
-
 # %% ../../../nbs/repro/paper/470_drawings.ipynb #c010
 def _task_points(corpus, p): # figure, kind, value, x2, y2: of a query Joint, Same and Attr
     "Four queries of one held-out case."
     number = nearest_case(joint_of_cases(p.read_other('main'), p.read_other('validation'), p))
     cases = sample_cases(corpus, p.splits[0], number + 1, p.s)
-    rows = []
-    for name, q in _queries_of(corpus, cases, p).items():
-        scores = score_cases(q, corpus, cases[-1:], p.s).iloc[0]
+    best, case, rows = best_variants(p.read_other('validation'))[corpus.name], cases[-1:], []
+    found = dict(average=average_pool(corpus, case), attribute_only=attribute_only(corpus, case))
+    for name, stage in dict(sft='sft', hppo=best).items(): # each case has noise of its own, by its place
+        found[name] = serve(get_model(p.s, stage, corpus.name), corpus, cases, p.s)[-1:]
+    for name, q in found.items():
+        scores = score_cases(q, corpus, case, p.s).iloc[0]
         rows.append(dict(figure='task', kind=name, value=scores.joint, x2=scores.same, y2=scores.attr))
     return pd.DataFrame(rows)
 

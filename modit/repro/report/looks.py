@@ -5,8 +5,7 @@
 # %% auto #0
 __all__ = ['ABLATIONS', 'PARTS', 'AGAIN', 'OWN_STAGES', 'LOOK', 'COLOURS', 'BLUE', 'ORANGE', 'GREEN', 'VERMILLION', 'PURPLE',
            'SKY', 'BLACK', 'LIGHT', 'GREY', 'DARK', 'METHODS', 'VERDICTS', 'CONFIRMED', 'NOT_SEEN', 'OPPOSITE', 'WORDS',
-           'NOT_RUN', 'PNG', 'use_look', 'Look', 'add_looks', 'look', 'marked', 'whisker', 'legend_of', 'panels',
-           'save_figure']
+           'NOT_RUN', 'PNG', 'use_look', 'Look', 'add_looks', 'look', 'marked', 'whisker', 'legend_of', 'save_figure']
 
 # %% ../../../nbs/repro/report/195_looks.ipynb #c002
 import io, re
@@ -14,7 +13,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib.pyplot as plt
 import matplotlib.style
 from matplotlib.lines import Line2D
 
@@ -170,22 +168,6 @@ def legend_of(
     # `whisker` draws marks without labels, so legends have handles of their own
     seen = [look(m) if isinstance(m, str) else m for m in shown]
     return [Line2D([], [], label=x.label, **x.style) for x in seen]
-
-# %% ../../../nbs/repro/report/195_looks.ipynb #p005
-def panels(
-    titles,    # of the columns
-    ylabels,   # of the rows
-    height,    # of the figure, inches
-    xlabel='', # below the last row
-    **more,    # of `subplots`, such as sharey
-):             # matplotlib Figure, its Axes (rows, columns)
-    "Empty panels in a grid."
-    # for pages guidance and pareto
-    fig, axes = plt.subplots(len(ylabels), len(titles), figsize=(7.5, height), squeeze=False, **more)
-    for ax, title in zip(axes[0], titles, strict=True): ax.set_title(title)
-    for ax, words in zip(axes[:, 0], ylabels, strict=True): ax.set_ylabel(words)
-    for ax in axes[-1]: ax.set_xlabel(xlabel)
-    return fig, axes
 
 # %% ../../../nbs/repro/report/195_looks.ipynb #c033
 def _laid_out_anew(figure):

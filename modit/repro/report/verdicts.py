@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['scores_by_method', 'paired', 'shared_counts', 'over_cases', 'contrasts', 'contrast', 'in_hundredths', 'in_points',
-           'aside', 'draw_differences', 'split_panels', 'in_paper', 'power']
+           'aside', 'draw_differences', 'split_panels', 'compared', 'in_paper', 'power']
 
 # %% ../../../nbs/repro/report/210_verdicts.ipynb #c003
 from dataclasses import asdict
@@ -166,10 +166,12 @@ def draw_differences(
 ):
     "Differences in points, or other estimates, with their intervals, side by side at their places."
     # `split_panels` draws each of its panels by it, page pareto its course over steps
-    places = list(places)
+    places, order = list(places), list(marks)
     for r in rows.itertuples():
         mark = getattr(r, by)
-        at = places.index(getattr(r, across)) + aside(mark, marks)
+        # so far from the middle of its place that whiskers of several methods stay apart
+        aside = min(.2, .8/len(order))*(order.index(mark) - (len(order) - 1)/2)
+        at = places.index(getattr(r, across)) + aside
         whisker(ax, at, 100*r.estimate, 100*r.low, 100*r.high, marks[mark], **more)
     ax.axhline(0, c='0.6', lw=.8, zorder=0)
     ax.set(xticks=range(len(places)), xticklabels=places, xlim=(-.5, len(places) - .5))
@@ -196,6 +198,21 @@ def split_panels(
     if len(marks) > 1: # one mark is named by the axis
         axes[0, -1].legend(handles=legend_of(*marks.values()), loc='center left', bbox_to_anchor=(1, .5))
     return fig
+
+# %% ../../../nbs/repro/report/210_verdicts.ipynb #d4fddc07
+def compared(
+    cases,              # per-case scores
+    pairs,              # (first, second) methods
+    run,                # a Page: its Settings, domains and splits
+    ylabel:str,         # as for `split_panels`
+    columns=('joint',), # metrics, a row of panels each
+    by='a',             # whose mark a difference has, of the first method or of the second, b
+):                      # matplotlib Figure
+    "Methods minus others in every cell, with their intervals."
+    # the picture of most pages
+    rows = pd.concat([contrasts(cases, pairs, run.s, x) for x in columns])
+    marks = {x: look(x) for x in rows[by].unique()}
+    return split_panels(rows, run.domains, run.splits, ylabel, marks, by=by)
 
 # %% ../../../nbs/repro/report/210_verdicts.ipynb #c032
 def in_paper(

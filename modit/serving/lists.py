@@ -159,22 +159,20 @@ def _depths(right, n, m, total, k): # places of lists: at most half of what is t
 
 # %% ../../nbs/serving/263_lists.ipynb #8e550008
 def hold_back(
-    x,        # (n, d) unit, labelled items
-    y,        # (n,) 0 or 1
-    patterns, # (n,) -1: of none
-    free,     # (m, d) unit, unlabelled items or a sample of them; none: lists are among held-back ones
-    total,    # unlabelled items
-    k,        # items of a list
-    fold,     # which part
+    known, # labelled items: (n, d) unit, (n,) 0 or 1, (n,) patterns, -1: of none
+    free,  # (m, d) unit, unlabelled items or a sample of them; none: lists are among held-back ones
+    total, # unlabelled items
+    k,     # items of a list
+    fold,  # which part
     **models, # hows and forms, as for `learn`
 ) -> Held:
     "Hide one part and one group of patterns, and learn from the others."
-    part, group, right = _split(y, patterns)
+    (x, y, patterns), (part, group, right) = known, _split(*known[1:])
     whole, truth = group[patterns] == fold, np.where(y == 1, patterns, -1)
     held = whole | (part == fold)
     pool, first = np.concatenate([x[held], free]), held.sum() if len(free) else 0
-    f = learn(pool, np.ones(len(pool), np.float32), np.arange(first, len(pool)), x[~held], y[~held],
-              patterns[~held], **models)
+    f = learn(pool, np.ones(len(pool), np.float32), np.arange(first, len(pool)), *(a[~held] for a in known),
+              **models)
     rows, pattern, new = _requests(fold, group, [np.where(held, -1, truth), np.where(held, truth, -1)])
     seeds = [r[:0] if not b else np.cumsum(held)[r] - 1 for r, b in zip(rows, new, strict=True)]
     asked = Asked(x[np.concatenate(rows)], np.array([*map(len, rows)]))
@@ -201,17 +199,17 @@ def listed(
 
 # %% ../../nbs/serving/263_lists.ipynb #8e55000b
 def _compared(own, k): # kind -> row of ROWS -> parts of (n, 2) as `listed`; pattern
-    ss, (x, y, patterns), free = trials(own), labelled(own), np.flatnonzero(own.free)
-    if not ss or (_split(y, patterns)[1] >= 0).sum() < 4: return {}
-    total = len(free) if len(free) >= len(y) else 0
-    free = own.rows(np.sort(stream(0, 'held').permutation(free)[:SEARCHED])) if total else x[:0]
+    ss, known, free = trials(own), labelled(own), np.flatnonzero(own.free)
+    if not ss or (_split(*known[1:])[1] >= 0).sum() < 4: return {}
+    n, total = len(known[1]), len(free) if len(free) >= len(known[1]) else 0
+    free = own.rows(np.sort(stream(0, 'held').permutation(free)[:SEARCHED])) if total else known[0][:0]
     def asked(kind): return sum(len(s.rows[kind]) for s in ss)
     there = [*filter(asked, KINDS)]
     ways = {(kind, row): choose(ss, kind, steps) for kind in there for row, steps in ROWS.items()}
     hows, forms = {c.how for c in ways.values()} - {''}, {c.form for c in ways.values()} - {''}
     found = {kind: defaultdict(list) for kind in there}
-    for fold in range(FOLDS if len(y) < 8000 else FOLDS//2): # of many labels a half is enough
-        h = hold_back(x, y, patterns, free, total, k, fold, hows=sorted(hows), forms=sorted(forms))
+    for fold in range(FOLDS if n < 8000 else FOLDS//2): # of many labels a half is enough
+        h = hold_back(known, free, total, k, fold, hows=sorted(hows), forms=sorted(forms))
         for kind in there:
             if not len(rows := h.scored.rows[kind]): continue
             found[kind]['pattern'].append(h.scored.trial.pattern[rows])

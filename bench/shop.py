@@ -23,7 +23,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from modit import Retriever, write_folder
 from modit.repro.leaderboard.split import density_weights
 from modit.rows import unit_rows
-from modit.serving.estimate import evaluated
+from modit.serving.lists import evaluated
 from modit.serving.parts import top_columns
 from modit.settings import clone_root
 from modit.stats import cluster_interval

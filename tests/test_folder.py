@@ -14,8 +14,8 @@ import torch
 
 from conftest import own_settings
 from modit.stages import pipeline, stages
-from modit.data.folder import (folder_key, open_embeddings, own_domain, problems, read_facts,
-                               read_folder, write_folder, write_table)
+from modit.data.folder import (folder_key, inspect_folder, open_embeddings, read_facts, read_folder,
+                               write_folder, write_table)
 from modit.serving import goods
 from modit.serving.goods import read_goods
 from modit.retrieval import check_embeddings
@@ -49,6 +49,9 @@ def facts(path, **values):
     (path/'domain.ini').write_text('\n'.join(['[domain]', *lines, '']), 'utf-8')
 
 
+def problems(path): return inspect_folder(path)[1]
+
+
 PYARROW = importlib.util.find_spec('pyarrow')
 
 
@@ -64,7 +67,7 @@ def with_row(row, value):
     return bad
 
 
-@pytest.mark.parametrize('x, said', [ # pages trouble and folder have the others
+@pytest.mark.parametrize('x, said', [ # pages columns and folder have the others
     (with_row(7, np.inf), 'embeddings.npy: row 7: not finite'), (D1.items[:0], r'shape \(0, 16\)'),
     (D1.items[0], r'shape \(16,\); write one row an item'), (np.ones((N, 4), int), 'int64; write float32'),
     (np.array([object()]*3), 'cannot be read'), (D1.items[1:], f'has {N - 1} rows, the items {N}')])
@@ -255,8 +258,10 @@ def test_random_streams_are_of_the_items_and_not_of_a_name(good, tmp_path):
     n, dim = np.load(good/'embeddings.npy').shape
     def word(path, name):
         s = SimpleNamespace(of=lambda key, _: str(path) if key == 'folders' else n, dim=dim)
-        return own_domain(s, name).word
+        return pipeline.own_domain(s, name).word
     assert word(good, 'a') == word(shutil.copytree(good, tmp_path/'other'), 'b') != ''
+    n += 1
+    with pytest.raises(ValueError, match='a: .* items of dimension .*, and settings for'): word(good, 'a')
 
 
 def test_the_command_says_everything_and_exits_2(tmp_path, good, modit):

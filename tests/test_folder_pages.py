@@ -3,7 +3,7 @@ import pytest
 
 from conftest import EXPERIMENTS, run_python, toy_repository
 from modit.repro.datasets.datasets import DATASETS, pages_asked
-from modit.data.folder import problems, write_folder
+from modit.data.folder import inspect_folder, write_folder
 from modit.repro.report.report import read_cases
 from modit.repro.pages.notebooks import short_name
 from modit.settings import load_settings
@@ -39,7 +39,7 @@ def test_pages_run_on_folders(tmp_path, monkeypatch):
         ids = [f'{name}{i}' for i in range(len(domain.items))]
         write_folder(copy/'runs'/'tiny'/name, domain.items.astype('float16'), ids, domain.attribute,
                      text=[f'about {x}: more' for x in ids])
-        assert not problems(copy/'runs'/'tiny'/name)
+        assert not inspect_folder(copy/'runs'/'tiny'/name)[1]
     (copy/'runs'/'tiny'/'mice'/'LICENSE').write_text('copies may go', 'utf-8')
     own = dict(base='smoke', domains=' '.join(NAMES), folders=' '.join(f'tiny/{x}' for x in NAMES), **OWN)
     with open(copy/'settings.ini', 'a', encoding='utf-8') as f:

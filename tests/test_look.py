@@ -18,7 +18,7 @@ import pytest
 
 from conftest import HANG, ROOT, environment
 from modit.serving import look as page_of
-from modit.serving.look import card, look, look_command, picture
+from modit.serving.look import Look, card, look_command, picture
 
 EVIL = '<script>window.ran = 1</script><img src=x onerror="window.ran = 1">\'"&'
 SVG = ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 2 2"><script>window.ran = 1</script>'
@@ -53,7 +53,7 @@ def classes(page, i): return {*page.grid.children[i]._dom_classes}
 
 def test_seeds_and_marks_by_clicks():
     near = Near()
-    page = look(near, k=10)
+    page = Look(near, k=10)
     press(page, 'find more')
     assert not near.asked and 'No seed' in page.told.value
     seeds = page.names[:2]
@@ -80,7 +80,7 @@ def test_seeds_and_marks_by_clicks():
 @pytest.mark.parametrize('kind', ['right', 'wrong'])
 def test_a_list_that_is_all_right_or_all_wrong_leads_to_another(kind):
     near = Near(25)
-    page = look(near, ['n1', 'n2'], k=10)
+    page = Look(near, ['n1', 'n2'], k=10)
     for left in (10, 10, 3, 0):
         press(page, 'next list' if page.marks else 'find more')
         assert len(page.names) == left
@@ -89,7 +89,7 @@ def test_a_list_that_is_all_right_or_all_wrong_leads_to_another(kind):
 
 
 def test_items_to_choose_from_have_the_words_that_are_searched():
-    page = look(Near(), k=12)
+    page = Look(Near(), k=12)
     first = page.names
     press(page, 'other items')
     assert len(first) == len(page.names) == 12 and not {*first} & {*page.names}
@@ -104,13 +104,13 @@ def test_items_to_choose_from_have_the_words_that_are_searched():
 
 
 def test_items_without_texts_are_shown_by_id():
-    page = look(Near(price=1), k=4)
+    page = Look(Near(price=1), k=4)
     assert all(f'<p>{name}</p>' in tile.children[0].value
                for tile, name in zip(page.grid.children, page.names, strict=True))
 
 
 def test_what_a_retriever_says_is_on_the_page(monkeypatch):
-    page = look(Near(), ['n1'])
+    page = Look(Near(), ['n1'])
     def noted(*ids, **more):
         found = Near.expand(page.retriever, *ids, **more)
         found.attrs = dict(notes=[f'marks: {EVIL}'])
@@ -163,7 +163,7 @@ def test_a_picture_comes_out_of_its_folder_alone(tmp_path):
 def test_a_page_says_what_it_lacks(monkeypatch):
     monkeypatch.setattr(page_of, 'find_spec', lambda name: None)
     with pytest.raises(ValueError, match='pip install voila ipywidgets'): look_command('nosuch')
-    with pytest.raises(ValueError, match='pip install ipywidgets'): look(Near())
+    with pytest.raises(ValueError, match='pip install ipywidgets'): Look(Near())
 
 
 # ---- a real browser

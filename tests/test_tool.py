@@ -21,9 +21,10 @@ from modit.repro.leaderboard.split import SMALL, open_board
 from modit.serving import retriever as door
 from modit.serving.choice import KINDS, Constants, choose, make_trial, trials
 from modit.serving.field import learn, list_scores, same, scores, vectors
-from modit.serving.goods import first_of_each, ids_or_vectors, look_at, read_goods, where
+from modit.serving.goods import first_of_each, ids_or_vectors, look_at, read_goods, read_marks, where
 from modit.serving.field import of_one_pattern
-from modit.serving.lists import answers, checked, evaluated, printed, read_marks
+from modit.serving.lists import answers, checked, evaluated
+from modit.serving.look import printed
 from modit.serving.parts import Asked, one_sum, worth
 from modit.serving.retriever import KEPT, Retriever
 
@@ -586,7 +587,7 @@ def test_a_printed_list_can_be_seeds_and_marks(home, tmp_path, modit):
     assert read_marks(tmp_path/'tabs.tsv')['right'] == table.id.tolist()
 
 
-@pytest.mark.parametrize('data, said', [ # page lists has the others
+@pytest.mark.parametrize('data, said', [ # page goods has the others
     (b'\xff\xfe', 'cannot be read'), (b'id\tjudged\nshoe-1\n', 'no row is judged'),
     (b'id\tjudged\nshoe-1\t1\n\t1\t1\n', 'cannot be read'),
     (b'id\tjudged\nboot\t1\nshoe-1\t0\n', "marked id 'boot': not among")])

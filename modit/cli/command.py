@@ -56,7 +56,6 @@ def _seeds(path, option='--seeds'): # list of ids, or (n, d) array
 Profile = Annotated[str, 'sizes, steps and rates: a section of settings.ini']
 Overrides = Annotated[str, 'settings to change, as JSON']
 _Folder = Annotated[str, 'a folder with embeddings.npy and items.csv']
-_Folders = Annotated[str, 'folders with embeddings.npy and items.csv', dict(nargs='+')]
 _Seeds = Annotated[str, 'a file with an id on each line, or a .npy file of vectors; -: stdin', dict(opt=True)]
 _Items = Annotated[str, 'another folder, to search; by default the unlabelled items of the first']
 _Conditions = Annotated[str, 'conditions in quotes, at the end', dict(nargs='+', opt=True, action='extend')]
@@ -65,7 +64,7 @@ def _note(text): print(visible(f'modit: {text}'), file=sys.stderr, flush=True)
 
 # %% ../../nbs/cli/279_command.ipynb #61cfdc4d
 def _retriever(*given): return named('modit.serving.retriever:Retriever').of(*given)
-def _marks(path): return named('modit.serving.lists:read_marks')(path) if path else {}
+def _marks(path): return named('modit.serving.goods:read_marks')(path) if path else {}
 
 def _print_answers(retriever, path, **usual): # a line for each of a file of JSON lines
     require(path == '-' or Path(path).is_file(), f'--lists {path}: no such file; give one of JSON lines')
@@ -81,7 +80,7 @@ def _print_answers(retriever, path, **usual): # a line for each of a file of JSO
 # %% ../../nbs/cli/279_command.ipynb #e3385218
 def _print_list(found, form): # of `Retriever.expand`
     # for `modit expand` with seeds; columns are aligned at a terminal alone, so a pipe gets plain tsv
-    from modit.serving.lists import aligned, in_words, printed
+    from modit.serving.look import aligned, in_words, printed
     for note in found.attrs['notes']: _note(note)
     if form == 'json': return print(found.round(6).to_json(orient='records', force_ascii=False))
     for x in found.columns[2:]: found[x] = found[x].astype(str).str.split().str.join(' ') # a row, a line
@@ -125,13 +124,13 @@ def _query(
     marks, seeds = _marks(judged), _seeds(seeds)
     retriever = _retriever(folder, items)
     vector = retriever.query(seeds, **marks)
-    for line in named('modit.serving.lists:loss')(retriever): _note(line)
+    for line in named('modit.serving.choice:loss')(retriever.ways): _note(line)
     if not out: return print(json.dumps([float(f'{x:.9g}') for x in vector], allow_nan=False))
     with whole_file(Path(out)) as f: write_array(f, vector)
 
 # %% ../../nbs/cli/279_command.ipynb #baeba576
 def _check(
-    folder:_Folders,
+    folder:Annotated[str, 'folders with embeddings.npy and items.csv', dict(nargs='+')],
     threshold:float=None,  # if attribute is a score: the least that counts as positive; kept in domain.ini
 ):
     "say what is wrong with folders, or whether to try them"
@@ -159,17 +158,6 @@ def _rank(): # of this process among those that are connected; 0 if it works alo
 def _say(text): # a line of progress, once for all processes of a run
     if not _rank(): print(text, flush=True)
 
-# %% ../../nbs/cli/279_command.ipynb #6cec1a61
-def _stages_named(s, stage, domain): # hppo: all variants of the main page
-    "The stages that a word names; raises `ValueError` for a domain that they do not have."
-    # a job of the graph makes all variants of the main page, which share a first pool
-    from modit.stages.stages import check_stage
-    from modit.preference import variants_of
-    stages = variants_of('main') if stage == 'hppo' else [stage]
-    own = check_stage(s, stages[0], domain) == domain
-    require(own, f'stage {stage} is shared by all domains; omit {domain}')
-    return stages
-
 # %% ../../nbs/cli/279_command.ipynb #c017s
 def _stage(
     stage:str,           # such as cpt, sft or a preference variant; hppo: all variants of the main page
@@ -180,11 +168,13 @@ def _stage(
     "make one stage and the stages it needs"
     require(find_spec('torch'), "modit stage needs torch: pip install 'modit[train]'")
     s, began = load_settings(profile, **read_json('--overrides', overrides)), time.time()
-    stages = _stages_named(s, stage, domain)
-    from modit.stages.pipeline import make_stage
+    # a job of the graph makes all variants of the main page, which share a first pool
+    stages = named('modit.preference:variants_of')('main') if stage == 'hppo' else [stage]
+    own = named('modit.stages.stages:check_stage')(s, stages[0], domain) == domain
+    require(own, f'stage {stage} is shared by all domains; omit {domain}')
     name = ' '.join(filter(None, [stage, domain]))
     _say(f'{name}: start')
-    for x in stages: make_stage(s, x, domain)
+    for x in stages: named('modit.stages.pipeline:make_stage')(s, x, domain)
     _say(f'{name}: done in {time.time() - began:.0f} s')
 
 # %% ../../nbs/cli/279_command.ipynb #c036a

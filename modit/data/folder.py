@@ -4,12 +4,12 @@
 
 # %% auto #0
 __all__ = ['FACTS', 'OF_FOLDER', 'FolderDomain', 'write_folder', 'find_folder', 'open_embeddings', 'items_table', 'write_table',
-           'raw_sessions', 'read_facts', 'is_name', 'problems', 'read_folder', 'own_domain', 'folder_key']
+           'read_facts', 'read_parts', 'inspect_folder', 'read_folder', 'folder_key']
 
 # %% ../../nbs/data/037_folder.ipynb #c003
 import difflib
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from unicodedata import category, normalize
 
@@ -17,12 +17,12 @@ import numpy as np
 import pandas as pd
 from numpy.lib.format import open_memmap, write_array
 
-from ..settings import Settings, parse_value, read_profiles, require
+from ..settings import parse_value, read_profiles, require
 from ..rows import row_lengths, unit_rows
 from ..store import fingerprint, runs_dir, whole_files
+from .columns import FEWEST, SHORTEST, embedding_problems, id_problems, labels_of, wrong_rows
 from .columns import (file_digest, flat, in_pandas, read_table, session_lines, steady, table_file,
                                 to_column, to_csv, to_text, to_vectors)
-from .trouble import embedding_problems, is_positive, session_problems, table_problems, to_numbers
 
 # %% ../../nbs/data/037_folder.ipynb #c006
 @dataclass(frozen=True)
@@ -103,17 +103,20 @@ def open_embeddings(
 def items_table(
     folder:Path, # of a domain
     needed=('id', 'attribute'), # columns
-) -> pd.DataFrame: # a row an item; of a csv all as text
+) -> pd.DataFrame: # a row an item; ids, patterns and other texts as text
     "What a folder says of its items; raises `ValueError` when the table is missing or lacks a column."
-    # labels and patterns of a folder for training; serving reads its own, where labels may be missing
+    # for training, and for serving, where labels may be missing
     path = table_file(folder, 'items')
-    wanted = f'write a row an item, with {" and ".join(needed)}'
-    require(path, f'items.csv is missing (or items.parquet); {wanted}')
+    require(path, 'items.csv is missing (or items.parquet); write a row an item, with id and attribute')
+    with open(path, 'rb') as f: first = f.readline() if path.suffix == '.csv' else b''
+    commas = b',' in first or b';' not in first
+    require(commas, f'{path.name} has semicolons between its fields; write commas')
     table = read_table(path)
     lacking = [c for c in needed if c not in table]
     there = ', '.join(map(str, table))
     require(not lacking, f'{path.name} has no column {" and no ".join(lacking)}; it has {there}')
-    return table.assign(**{c: to_text(table[c]) for c in ('id', 'text', 'pattern') if c in table})
+    texts = [c for c in table if c in ('id', 'pattern') or isinstance(table[c].dtype, pd.StringDtype)]
+    return table.assign(**{c: to_text(table[c]) for c in texts})
 
 # %% ../../nbs/data/037_folder.ipynb #w002
 def write_table(
@@ -140,8 +143,7 @@ def _session_ids(x): # of one session: a list, or text with spaces; none where i
     if isinstance(x, str): return x.split()
     return list(x) if np.iterable(x) else []
 
-def _read_sessions(folder):
-    "Series of lists of ids, None without a file; raises `ValueError` when there is no column of ids."
+def _read_sessions(folder): # Series of lists of ids, None without a file
     path = table_file(folder, 'sessions')
     if not path: return None
     table = read_table(path)
@@ -149,21 +151,10 @@ def _read_sessions(folder):
     return table.ids.map(_session_ids)
 
 # %% ../../nbs/data/037_folder.ipynb #c026
-def _session_rows(sessions, ids):
-    "Sessions as arrays of item rows, -1 for an unknown id."
+def _session_rows(sessions, ids): # as arrays of item rows, -1 for an unknown id
     row = {name: i for i, name in enumerate(ids)}
     def rows_of(session): return np.array([row.get(str(x), -1) for x in session], np.int64)
     return [rows_of(session) for session in sessions]
-
-# %% ../../nbs/data/037_folder.ipynb #c027
-def raw_sessions(
-    path, # of a folder
-):        # list of arrays of item rows, None where there is no file
-    "The sessions of a domain, without its embeddings; raises `ValueError` if a file cannot be read."
-    # for pretraining on folders (page pipeline)
-    folder = find_folder(path)
-    sessions = _read_sessions(folder)
-    return None if sessions is None else _session_rows(sessions, items_table(folder).id)
 
 # %% ../../nbs/data/037_folder.ipynb #c030
 FACTS = 'domain.ini'
@@ -186,61 +177,73 @@ def read_facts(
     return {name: parse_value(f'{name} in {FACTS}', OF_FOLDER[name], text) for name, text in values.items()}
 
 # %% ../../nbs/data/037_folder.ipynb #c034
-def _read_parts(folder):
-    "The contents of each file of a folder, None if it cannot be read; and messages that say why."
-    readers = dict(x=open_embeddings, table=items_table, sessions=_read_sessions, facts=read_facts)
-    parts, lines = dict.fromkeys(readers), []
-    def read_all():
-        for name, read in readers.items():
-            try: parts[name] = read(folder)
-            except (ValueError, OSError) as e: lines.append(str(e))
+def read_parts(
+    folder:Path, # of a domain
+    **readers,   # name -> function that reads a part of the folder
+) -> tuple[dict, list]: # what could be read, by name; messages that say why the rest could not
+    "The contents of a folder, all of one writing."
+    # for training, and for serving, which reads no sessions
+    found, lines = {}, []
     try:
-        with steady(folder, _DATA): read_all()
-    except ValueError as e: lines.append(str(e))
-    return parts, lines
+        with steady(folder, (*_DATA, FACTS)):
+            for name, read in readers.items():
+                try: found[name] = read(folder)
+                except (ValueError, OSError) as e: lines.append(str(e))
+    except ValueError as e: return {}, [str(e)]
+    return found, lines
 
 # %% ../../nbs/data/037_folder.ipynb #named2
-def is_name(
-    text:str, # of a folder, or of a domain
-) -> bool:
-    "Can a domain be called so: by letters with any marks, digits, - _ ."
+def _is_name(text): # can a domain be called so: by letters with any marks, digits, - _ .
     letters = ''.join(c for c in normalize('NFC', text) if category(c)[0] != 'M')
-    return bool(re.fullmatch(r'[\w.-]*\w[\w.-]*', letters))
+    return re.fullmatch(r'[\w.-]*\w[\w.-]*', letters)
+
+# %% ../../nbs/data/037_folder.ipynb #b0496695
+def _pattern_problems(names, positive):
+    "Messages about blank patterns, or too few patterns with enough positives."
+    blank = names.str.strip() == ''
+    if blank.any():
+        return wrong_rows('items: pattern,', blank, 'blank; give every item one, or leave the column away')
+    enough = (names[positive].value_counts() >= SHORTEST).sum()
+    if enough >= FEWEST or not positive.any(): return [] # without positives the labels are told of
+    needed = f'{FEWEST} such patterns are needed; merge patterns, or leave the column away for k-means'
+    return [f'items: pattern, {enough} of {names.nunique()} have {SHORTEST} positives or more; {needed}']
+
+# %% ../../nbs/data/037_folder.ipynb #d241d541
+def _session_problems(sessions): # arrays of item rows, -1 for an unknown id
+    unknown, short = [(x < 0).any() for x in sessions], [len(x) < 2 for x in sessions]
+    lines = wrong_rows('sessions:', unknown, 'names an id that no item has; correct or remove it')
+    return lines + wrong_rows('sessions:', short, 'fewer than two items; remove the session')
 
 # %% ../../nbs/data/037_folder.ipynb #c037
-def _inspect(path, dim=None):
-    "The contents of a folder, as far as they can be read, and messages about all its problems."
+def inspect_folder(
+    path, # of a folder
+) -> tuple[dict, list]: # its parts by name, as far as they can be read; messages about all its problems
+    "A domain's folder as it is; raises `ValueError` if there is no such folder."
+    # for `read_folder`, and for pretraining, which needs the sessions alone (page pipeline)
     folder = find_folder(path)
-    parts, lines = _read_parts(folder)
-    x, table, sessions, facts = parts.values()
+    parts, lines = read_parts(folder, x=open_embeddings, table=items_table, sessions=_read_sessions,
+                              facts=read_facts)
+    x, table, sessions = map(parts.get, ('x', 'table', 'sessions'))
     if x is not None:
         parts['lengths'] = row_lengths(x)
-        lines += embedding_problems(parts['lengths'], x.shape[1], dim)
-    if table is not None: lines += table_problems(table, (facts or {}).get('threshold'))
+        lines += embedding_problems(parts['lengths'])
+    if table is not None:
+        parts['label'], more = labels_of(table.attribute, parts.get('facts', {}).get('threshold'), True)
+        lines += id_problems(table.id) + more
+        if 'pattern' in table: lines += _pattern_problems(table.pattern, parts['label'] == 1)
     if table is not None and sessions is not None:
         parts['sessions'] = _session_rows(sessions, table.id)
-        lines += session_problems(parts['sessions'])
-    if not is_name(folder.name):
+        lines += _session_problems(parts['sessions'])
+    if not _is_name(folder.name):
         lines.append(f'the folder is called {folder.name!r}; a domain is called by letters, digits, - _ .')
     if x is not None and table is not None and len(x) != len(table):
         lines.append(f'embeddings.npy has {len(x)} rows, the items {len(table)}; one row an item, same order')
     return parts, lines
 
-# %% ../../nbs/data/037_folder.ipynb #c039
-def problems(
-    path,     # of a folder
-    dim=None, # dimension that a model needs; None: any
-) -> list:    # of messages, empty if there is no problem
-    "Messages about all problems of a domain's folder; raises `ValueError` if there is no such folder."
-    return _inspect(path, dim)[1]
-
 # %% ../../nbs/data/037_folder.ipynb #c043
-def _columns(table):
-    "Text, pattern and names of patterns of a table of items, if it has these columns."
-    columns = dict(text=table.text.to_numpy(object)) if 'text' in table else {}
-    if 'pattern' not in table: return columns
-    names, row = np.unique(table.pattern.to_numpy(object), return_inverse=True)
-    return columns | dict(pattern=row.astype(np.int32), patterns=tuple(map(str, names)))
+def _refuse(path, lines): # a folder about which there are lines: with the first one, and the number of others
+    more = f' (and {len(lines) - 1} more: modit check {path})' if len(lines) > 1 else ''
+    if lines: raise ValueError(f'{path}: {lines[0]}{more}')
 
 # %% ../../nbs/data/037_folder.ipynb #c044
 def read_folder(
@@ -248,30 +251,16 @@ def read_folder(
     rows=None, # file for normalised items, if the folder's are not of unit length; None: memory
 ) -> FolderDomain:
     "A domain read from your own folder; raises `ValueError` if the folder has any problem."
-    parts, lines = _inspect(path)
-    more = f' (and {len(lines) - 1} more: modit check {path})' if len(lines) > 1 else ''
-    if lines: raise ValueError(f'{path}: {lines[0]}{more}')
-    table = parts['table']
-    attribute = is_positive(to_numbers(table.attribute)[0], parts['facts'].get('threshold'))
-    folder = find_folder(path)
+    parts, lines = inspect_folder(path)
+    _refuse(path, lines)
+    folder, table = find_folder(path), parts['table']
+    columns = dict(text=to_text(table.text)) if 'text' in table else {}
+    if 'pattern' in table:
+        names, row = np.unique(table.pattern.to_numpy(object), return_inverse=True)
+        columns |= dict(pattern=row.astype(np.int32), patterns=tuple(map(str, names)))
     word = file_digest(folder/'embeddings.npy')[:12] # what the items are, whatever their folder is called
-    return FolderDomain(folder.name, unit_rows(parts['x'], parts['lengths'], rows), attribute,
-                        table.id.to_numpy(object), parts['sessions'], word=word, **_columns(table))
-
-# %% ../../nbs/data/037_folder.ipynb #2154e868
-def own_domain(
-    s:Settings, # folders, items, dim
-    name:str,   # domain
-    rows=None,  # file for normalised items, if the folder's are not of unit length; None: memory
-) -> FolderDomain:
-    "A domain read from your own folder; `ValueError` for an invalid folder or settings that do not fit it."
-    # the stage `corpus` of a folder
-    domain = read_folder(s.of('folders', name), rows)
-    (n, dim), expected = domain.items.shape, (s.of('items', name), s.dim)
-    fit = f'{name}: {n} items of dimension {dim}, and settings for {expected[0]} of {expected[1]}'
-    require((n, dim) == expected, f'{fit}; take settings_of (page proposal)')
-    own = Path(s.of('folders', name)).is_absolute() # those of settings.ini keep the streams of their names
-    return replace(domain, name=name, word=domain.word if own else '')
+    return FolderDomain(folder.name, unit_rows(parts['x'], parts['lengths'], rows), parts['label'] == 1,
+                        table.id.to_numpy(object), parts['sessions'], word=word, **columns)
 
 # %% ../../nbs/data/037_folder.ipynb #c049
 def folder_key(

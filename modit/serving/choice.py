@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['KINDS', 'USUAL', 'LOOK', 'REQUESTS', 'FEWEST', 'STEPS', 'ROWS', 'STARTS', 'MARKED', 'MARKS', 'Trial', 'make_trial',
-           'right_first', 'Scored', 'scored', 'within', 'of_all', 'choose', 'choose_marks', 'trials', 'best_way']
+           'Scored', 'scored', 'choose', 'trials', 'best_way', 'loss']
 
 # %% ../../nbs/serving/254_choice.ipynb #d74ad44f
 from dataclasses import dataclass, replace
@@ -88,12 +88,7 @@ def _without(found, taken): # scores without what is not listed
     return found
 
 # %% ../../nbs/serving/254_choice.ipynb #a8f2f856
-def right_first(
-    t:Trial, # with the truth
-    found, # (n, U) scores of requests, low where nothing is listed
-    rows,  # which requests they are
-) -> np.ndarray: # (n, LOOK) bool
-    "Which of the first items of each list are right."
+def _right_first(t, found, rows): # (n, LOOK) bool, which of the first items are right, of scores (n, U)
     return t.truth[top_columns(found, min(LOOK, found.shape[1]))] == t.pattern[rows, None]
 
 # %% ../../nbs/serving/254_choice.ipynb #ad12adb2
@@ -123,7 +118,7 @@ class Scored:
         if c.kappa: parts['same'] = of('same', c.form)
         return one_sum(SimpleNamespace(**parts), **c.sum)
 
-    def first(self, c, rows): return right_first(self.trial, self.total(c, rows), rows)
+    def first(self, c, rows): return _right_first(self.trial, self.total(c, rows), rows)
 
     def right(self, c, rows): return right_share(self.first(c, rows), self.trial.depth[rows])
 
@@ -148,22 +143,12 @@ def scored(
     return Scored(t, rows, parts | {('same', x): scores(f, t.asked, '', x).same() for x in f.models})
 
 # %% ../../nbs/serving/254_choice.ipynb #7a10c00b
-def within(
-    s:Scored, # requests
-) -> Scored: # of the kind within
-    "The same requests, whose lists have items of their own pattern only."
-    t = s.trial
-    near = np.where(t.kinds == t.pattern[:, None], s.parts['near',], -1e9)
+def _within(s): # the same requests, whose lists have items of their own pattern only
+    near = np.where(s.trial.kinds == s.trial.pattern[:, None], s.parts['near',], -1e9)
     return replace(s, rows=dict(within=np.arange(len(near))), parts=s.parts | {('near',): near})
 
 # %% ../../nbs/serving/254_choice.ipynb #951ce878
-def of_all(
-    ss, # Scored, of one trial or more
-    c,  # constants
-    kind, # known or new
-    measure='right', # or worth
-) -> np.ndarray: # (n,)
-    "A measure of all requests of a kind."
+def _of_all(ss, c, kind, measure='right'): # (n,) what all requests of a kind, known or new, are worth
     return np.concatenate([getattr(s, measure)(c, s.rows[kind]) for s in ss if len(s.rows[kind])])
 
 # %% ../../nbs/serving/254_choice.ipynb #dd99e5d4
@@ -187,7 +172,7 @@ def choose(
 ) -> Constants:
     "The constants that find most."
     @cache
-    def found(c): return of_all(ss, c, kind, 'worth').mean()
+    def found(c): return _of_all(ss, c, kind, 'worth').mean()
     def allowed(c): return all(s.allows(c) for s in ss)
     plain, ends = Constants(), []
     for start in STARTS:
@@ -209,16 +194,11 @@ def _remarked(s, c, rows, seeds, minus): # what the next lists are worth
     asked = Asked(t.field.rows(np.concatenate(more)), np.array([*map(len, more)]))
     away = np.einsum('nk,nkd->nd', ~good, t.field.x[first])/(~good).sum(1, keepdims=True).clip(1)
     again = list_scores(t.field, asked, more, c, minus*away)
-    found = right_first(t, _without(again, [*map(np.append, own, first)]), rows)
+    found = _right_first(t, _without(again, [*map(np.append, own, first)]), rows)
     return worth(found, t.depth[rows], t.left[rows])
 
 # %% ../../nbs/serving/254_choice.ipynb #bf2180ea
-def choose_marks(
-    ss,          # Scored, of one trial or more
-    c:Constants, # of the lists
-    kind,        # known or new
-) -> dict: # seeds: whether right ones become seeds; minus: how far from wrong ones
-    "What marks do; neither where nothing is found by it."
+def _choose_marks(ss, c, kind): # one of MARKS; neither where nothing is found by it
     asked = [(s, s.rows[kind][s.trial.depth[s.rows[kind]] > 2]) for s in ss] # where something is left to find
     asked = [(s, rows) for s, rows in asked if len(rows)]
     if sum(len(rows) for _, rows in asked) < 20: return MARKS[0]
@@ -246,7 +226,7 @@ def _border(ss, best): # of typicality
 
 def _found(ss, c, kind): # by averaging, by the list, and by the part of it that is a vector
     ways = dict(average=Constants(), this=c, vector=replace(c, lam=0., kappa=0.))
-    return {name: float(of_all(ss, way, kind).mean()) for name, way in ways.items()}
+    return {name: float(_of_all(ss, way, kind).mean()) for name, way in ways.items()}
 
 # %% ../../nbs/serving/254_choice.ipynb #d9ed3645
 def best_way(
@@ -257,7 +237,20 @@ def best_way(
     there = [*filter(is_there, KINDS)]
     best = {kind: choose(ss, kind) if kind in there else Constants() for kind in KINDS}
     groups = [x for x in STEPS if x != 'patterns'] # all items have the one
-    inside = choose([*map(within, ss)], 'within', groups) if ss else Constants()
+    inside = choose([*map(_within, ss)], 'within', groups) if ss else Constants()
     return dict(constants={kind: vars(c) for kind, c in (best | dict(within=inside)).items()},
-                marks={kind: choose_marks(ss, c, kind) for kind, c in best.items()},
+                marks={kind: _choose_marks(ss, c, kind) for kind, c in best.items()},
                 found={kind: _found(ss, best[kind], kind) for kind in there}, border=_border(ss, best))
+
+# %% ../../nbs/serving/254_choice.ipynb #fdf83eb1
+def loss(
+    ways, # of `best_way`
+) -> list: # of lines
+    "What a list loses if only its vector is searched, on validation requests."
+    # for `modit query`
+    def line(kind, this, vector, average):
+        c = ways['constants'][kind]
+        what = 'its vector' if c['weight'] or c['fit'] else "its vector, which is the seeds' average,"
+        others = f'{what} {100*vector:.1f}, averaging {100*average:.1f}; search by cosine'
+        return f'{kind} patterns, hidden labels: the list finds {100*this:.1f} of 100 right, {others}'
+    return [line(kind, **x) for kind, x in ways['found'].items()]

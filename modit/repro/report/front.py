@@ -18,7 +18,7 @@ from ..leaderboard.split import MADE, PUBLIC
 from ..leaderboard.table import read_rows, table
 from .article import _cells, _in_paper, _rows_of, _signs, filled
 from .report import of_kind, read_cases, with_hppo
-from ...serving.lists import aligned
+from ...serving.look import aligned
 from ...settings import load_settings, repo_root, require
 from ...store import atomic_write
 

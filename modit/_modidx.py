@@ -2125,6 +2125,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                              'modit.store._ended': ('store.html#_ended', 'modit/store.py'),
                              'modit.store._flock': ('store.html#_flock', 'modit/store.py'),
                              'modit.store._open_part': ('store.html#_open_part', 'modit/store.py'),
+                             'modit.store._part_of': ('store.html#_part_of', 'modit/store.py'),
                              'modit.store._place': ('store.html#_place', 'modit/store.py'),
                              'modit.store._put_all': ('store.html#_put_all', 'modit/store.py'),
                              'modit.store.as_rows': ('store.html#as_rows', 'modit/store.py'),

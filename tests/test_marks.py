@@ -10,7 +10,7 @@ import pytest
 
 from conftest import ROOT, copied, results, run_bare
 from modit.repro.datasets.datasets import DATASETS, asks, pages_asked
-from modit.repro.pages import marks, page
+from modit.repro.pages import marks, page, redraw
 from modit.repro.pages.marks import drop_stale, facts_of, has_run, run_marker
 from modit.repro.pages.notebooks import page_constant, short_name
 from modit.repro.pages.page import has_scores, open_page, page_module
@@ -112,6 +112,20 @@ def test_what_is_edited_while_a_page_runs_leaves_no_mark(smoke, monkeypatch):
     assert not mark.exists()
     marks.run_notebook('main', 'smoke', fresh=True)
     assert mark.exists()
+
+
+def test_overrides_in_another_order_are_the_same_run():
+    given = [dict(margin=.1, beta=.5), dict(beta=.5, margin=.1)]
+    assert len({open_page('main', profile='smoke', overrides=x).folder for x in given}) == 1
+
+
+def test_a_sweep_trusts_no_mark_whose_page_read_other_scores(smoke, monkeypatch):
+    mark, given = run_marker(load_settings('smoke'), 'bootstrap', seed=1), dict(profile='smoke', seed=1)
+    c = redraw._combination('380_bootstrap', dict(seed='1'), 'smoke')
+    mark.write_text(json.dumps(dict(mark=mark.name, parameters=given, facts=facts_of(c.page))), 'utf-8')
+    assert redraw._is_done('380_bootstrap', c)
+    write_cases(smoke, 'main', ROWS[:1])
+    assert not redraw._is_done('380_bootstrap', c)
 
 
 def test_results_of_a_page_that_had_another_name_go(smoke):

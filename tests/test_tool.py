@@ -15,7 +15,7 @@ import pytest
 
 from conftest import COMMAND, ROOT, environment, run_bare, unit
 from modit.data.columns import read_table
-from modit.data.folder import write_folder
+from modit.data.folder import read_facts, write_folder
 from modit.repro.leaderboard.labels import same as board_same
 from modit.repro.leaderboard.split import SMALL, open_board
 from modit.serving import retriever as door
@@ -389,6 +389,11 @@ def test_a_threshold_is_kept_and_comments_stay(home):
     (path/'domain.ini').unlink()
     checked(path, .3)
     assert (path/'domain.ini').read_text('utf-8') == '[domain]\nthreshold = 0.3\n'
+    for hand in ('\ufeff[domain]\nk = 7\n', '[other]\nthreshold = 9\n[domain]\n Threshold = 2\n'):
+        (path/'domain.ini').write_text(hand, 'utf-8')
+        checked(path, .12345678)
+        assert read_facts(path)['threshold'] == .12345678
+        assert hand.splitlines()[1] in (path/'domain.ini').read_text('utf-8')
 
 
 @pytest.mark.parametrize('wish, said', [
@@ -470,6 +475,7 @@ def test_a_question_has_one_answer_in_memory_in_csv_and_in_parquet(tmp_path, val
 def test_a_value_that_no_item_has_is_told_with_one_that_is_there():
     table = pd.DataFrame(dict(shop=['', 'north', 'south'], price=[1, 2, 3]))
     assert where(table, ['shop=north', 'price=2'])[1] == where(table, 'price<0')[1] == []
+    with pytest.raises(ValueError, match='two columns are'): where(table.assign(**{'price ': 3}), 'price<9')
     kept, notes = where(table, 'shop=North')
     assert not kept.any() and "no item has it; shop has values such as 'north'" in notes[0]
 

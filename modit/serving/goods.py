@@ -222,9 +222,10 @@ def column_called(
     text:str,  # where it is asked for, for the message
 ) -> pd.Series:
     "A column of a table; raises `ValueError` for an unknown one."
-    found = {one_form(str(column)): column for column in reversed(columns.columns)}
-    require(one_form(name) in found, f'{text}: no column {name!r}; the columns are {", ".join(found)}')
-    return columns[found[one_form(name)]]
+    forms = [one_form(str(column)) for column in columns]
+    require(one_form(name) in forms, f'{text}: no column {name!r}; the columns are {", ".join(forms)}')
+    require(forms.count(one_form(name)) == 1, f'{text}: two columns are called {name!r}; rename one')
+    return columns.iloc[:, forms.index(one_form(name))]
 
 # %% ../../nbs/serving/253_goods.ipynb #686b4a40
 def where(

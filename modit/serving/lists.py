@@ -23,10 +23,12 @@ from ..store import atomic_write
 # %% ../../nbs/serving/263_lists.ipynb #61093152
 def _set_threshold(folder, value): # in domain.ini, whose other lines stay
     require(np.isfinite(value), f'threshold {value}: give a finite number')
-    path, line = folder/FACTS, f'threshold = {value:g}'
+    path, line = folder/FACTS, f'threshold = {value!r}'
     text = path.read_bytes().decode() if path.exists() else ''
-    new, n = re.subn(r'(?m)^threshold[ \t]*[=:].*?(?=[ \t]*#|\r?$)', line, text, count=1)
-    if not n: new, n = re.subn(r'(?m)^\[domain\].*$', lambda m: f'{m[0]}\n{line}', text, count=1)
+    own = r'(?ms)^(\ufeff?\[domain\](?:(?!^\[).)*?^)' # from the section's name on, without another section
+    old = own + r'[ \t]*(?i:threshold)[ \t]*[=:][^\r\n]*?(?=[ \t]*#|\r?$)'
+    new, n = re.subn(old, lambda m: m[1] + line, text, count=1)
+    if not n: new, n = re.subn(r'(?m)^\ufeff?\[domain\].*$', lambda m: f'{m[0]}\n{line}', text, count=1)
     if not n: new = f'{text}\n[domain]\n{line}\n'.lstrip()
     if new != text: atomic_write(path, new)
 

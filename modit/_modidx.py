@@ -2010,6 +2010,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                        'modit.stages.pipeline._make_pretrained': ( 'stages/pipeline.html#_make_pretrained',
                                                                                    'modit/stages/pipeline.py'),
                                        'modit.stages.pipeline._make_sft': ('stages/pipeline.html#_make_sft', 'modit/stages/pipeline.py'),
+                                       'modit.stages.pipeline._of_its_key': ( 'stages/pipeline.html#_of_its_key',
+                                                                              'modit/stages/pipeline.py'),
                                        'modit.stages.pipeline._own_folder': ( 'stages/pipeline.html#_own_folder',
                                                                               'modit/stages/pipeline.py'),
                                        'modit.stages.pipeline._prepare': ('stages/pipeline.html#_prepare', 'modit/stages/pipeline.py'),

@@ -26,7 +26,7 @@ from modit.preference import SINGLE, Variant, implicit_scores
 from modit.repro.report.verdicts import contrasts
 from modit.rounds import hppo_round
 from modit.sphere import geodesic
-from modit.stages import reach, source, stages
+from modit.stages import pipeline, reach, source, stages
 from modit.stats import cluster_interval, holm
 from modit.store import stream
 
@@ -304,3 +304,12 @@ def test_code_around_makers_is_in_keys_once_it_is_another(monkeypatch):
     def code(*words): return ['other'] if words == (around,) else reach.code_reached(*words)
     monkeypatch.setattr(stages, 'code_reached', code)
     assert stages._key(S, 'sft', 'D1', {}) != first
+
+
+def test_what_is_made_while_its_data_change_is_refused(tmp_path, monkeypatch):
+    paths = [tmp_path/'corpus-of-other-data', tmp_path/'smoke'/'corpus']
+    monkeypatch.setattr(pipeline, 'stage_path', lambda *stage: paths.pop())
+    monkeypatch.setattr(pipeline, 'named', lambda word: lambda s, stage, domain, path: path.touch())
+    with pytest.raises(ValueError, match='corpus: its data were changed while it was made'):
+        pipeline.make_stage(S, 'corpus', 'D1')
+    assert not (tmp_path/'smoke'/'corpus').exists() and not paths

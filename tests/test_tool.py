@@ -18,7 +18,8 @@ from modit.data.columns import read_table
 from modit.data.folder import read_facts, write_folder
 from modit.repro.leaderboard.labels import same as board_same
 from modit.repro.leaderboard.split import SMALL, open_board
-from modit.serving import retriever as door
+from modit.rows import row_lengths
+from modit.serving import goods, retriever as door
 from modit.serving.choice import KINDS, Constants, choose, make_trial, trials
 from modit.serving.field import learn, list_scores, same, scores, vectors
 from modit.serving.goods import first_of_each, ids_or_vectors, look_at, read_goods, where
@@ -329,11 +330,16 @@ def test_what_is_stored_may_be_damaged_or_missing(shop, opened, home, damage, mo
     pd.testing.assert_frame_equal(Retriever.of(path).expand(ASKED), opened.expand(ASKED))
 
 
-def test_a_file_that_is_overwritten_changes_no_list(shop, home):
+def test_a_file_that_is_overwritten_changes_no_list(shop, home, monkeypatch):
     path = shutil.copytree(shop, home/'overwritten')
     r = Retriever.of(path)
     found = r.expand(ASKED)
-    write(path, made(seed=9)) # a file of its own: ours stays
+    with monkeypatch.context() as m: # files of its own: ours stay
+        m.setattr(goods, '_lengths', lambda x: write(path, made(seed=9)) and row_lengths(x))
+        assert read_goods(path).key == r.own.key, 'of what was read, not of what is there now'
+        m.setattr(goods, '_lengths', row_lengths)
+        m.setattr(door, 'learn_chosen', lambda *given: os.utime(path/'embeddings.npy'))
+        with pytest.raises(ValueError, match='was changed while'): Retriever.of(path)
     assert r.expand(ASKED).equals(found)
     r = Retriever.of(path)
     with open(path/'embeddings.npy', 'r+b') as f: f.truncate(10_000)

@@ -150,6 +150,7 @@ def evaluated(
     try: found = json.loads(place.read_text('utf-8'))
     except (OSError, ValueError):
         found = {kind: told(x) for kind, x in compared(own, k).items()}
+        own.unchanged()
         with suppress(OSError): atomic_write(place, json.dumps(found))
     def line(kind, average, this, **others):
         right = 'this {right:.1f} of 100 right, {gain:+.1f} [{low:.1f}, {high:.1f}]'.format(**this)

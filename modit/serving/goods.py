@@ -86,6 +86,8 @@ def _read(folder): # embeddings, table, facts; None where one cannot be read; li
         for name, read in dict(x=open_embeddings, table=_items, facts=read_facts).items():
             try: found[name] = read(folder)
             except (ValueError, OSError) as e: lines.append(str(e))
+        files = [] if lines else [folder/'embeddings.npy', table_file(folder, 'items')]
+        found['digests'] = [file_digest(f) for f in files] # of what was read, not of what is there later
     return found, lines
 
 # %% ../../nbs/serving/253_goods.ipynb #69dcd19c
@@ -104,11 +106,10 @@ def look_at(
         table = found['table']
         label, more = labels_of(table, found.get('facts', {}).get('threshold'))
         lines += _id_problems(table.id) + more
-    if len(found) == 3 and len(x) != len(table):
+    if {'x', 'table', 'facts'} <= {*found} and len(x) != len(table):
         lines.append(f'embeddings.npy has {len(x)} rows, the items {len(table)}; one row an item, same order')
     if lines: return None, lines
-    files = [folder/'embeddings.npy', table_file(folder, 'items')]
-    key = fingerprint([file_digest(f) for f in files], found['facts'].get('threshold'))
+    key = fingerprint(found['digests'], found['facts'].get('threshold'))
     x = np.asarray(x, np.float32, order='C')
     return Goods(str(path), x, (1/lengths).astype(np.float32), table.id.to_numpy(object),
                  table.drop(columns=['id', 'attribute'], errors='ignore'), label.astype(np.float32),

@@ -209,6 +209,11 @@ def _around(s, stage): # a maker; what is not trained is the same, whoever asks
     # keys hold this code only when it is another one (`FIRST_AROUND` of page stages)
     return products_in(s.precision if 'precision' in stages_of(s)[stage].reads else 'fp32')
 
+def _of_its_key(s, stage, domain, path): # refuse what is made in part of other data than its name says
+    if stage_path(s, stage, domain) == path: return
+    path.unlink(missing_ok=True)
+    raise ValueError(f'{path.stem}: its data were changed while it was made; run it again')
+
 def make_stage(
     s:Settings,  # of the run
     stage:str,   # of STAGES
@@ -225,6 +230,7 @@ def make_stage(
                 if not on_main(path.exists):
                     refuse_changed(*functions_of(s, stage))
                     named(stages_of(s)[stage].maker)(s, stage, domain, path)
+                    on_main(partial(_of_its_key, s, stage, domain, path))
     on_main(partial(shutil.rmtree, work_folder(path), ignore_errors=True)) # also after a killed process
     return path
 

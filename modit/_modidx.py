@@ -604,6 +604,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                              'modit/repro/leaderboard/table.py'),
                                                'modit.repro.leaderboard.table._summary': ( 'repro/leaderboard/table.html#_summary',
                                                                                            'modit/repro/leaderboard/table.py'),
+                                               'modit.repro.leaderboard.table._write': ( 'repro/leaderboard/table.html#_write',
+                                                                                         'modit/repro/leaderboard/table.py'),
                                                'modit.repro.leaderboard.table.best_row': ( 'repro/leaderboard/table.html#best_row',
                                                                                            'modit/repro/leaderboard/table.py'),
                                                'modit.repro.leaderboard.table.compared': ( 'repro/leaderboard/table.html#compared',

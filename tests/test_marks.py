@@ -75,7 +75,7 @@ def test_a_mark_that_was_copied_or_cut_off_is_dropped(smoke):
     assert drop_stale('smoke') == ['320_main'] and not mark.exists()
 
 
-def test_a_reader_waits_for_the_page_that_it_reads(smoke):
+def test_a_reader_waits_for_the_page_that_it_reads(smoke, monkeypatch):
     first = read_cases(smoke, 'main')
     write_cases(smoke, 'main', ROWS[:1])  # by hand, under another setting that was put back
     assert drop_stale('smoke') == ['320_main'] and drop_stale('smoke') == []
@@ -85,6 +85,9 @@ def test_a_reader_waits_for_the_page_that_it_reads(smoke):
     write_cases(smoke, 'main', ROWS[:1])
     leave('main')
     assert drop_stale('smoke') == ['380_bootstrap']
+    monkeypatch.setattr(marks, 'execute', lambda *given: write_cases(smoke, 'main', first))
+    marks.run_notebook('bootstrap', 'smoke', fresh=True)
+    assert not has_run('smoke', '380_bootstrap'), 'they were replaced while it ran'
 
 
 def test_what_computes_reads_only_scores_that_a_mark_vouches_for(smoke, monkeypatch):

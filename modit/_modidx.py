@@ -2041,7 +2041,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                     'modit.stages.reach._all_read': ('stages/reach.html#_all_read', 'modit/stages/reach.py'),
                                     'modit.stages.reach._as_read': ('stages/reach.html#_as_read', 'modit/stages/reach.py'),
                                     'modit.stages.reach._bound': ('stages/reach.html#_bound', 'modit/stages/reach.py'),
-                                    'modit.stages.reach._changed': ('stages/reach.html#_changed', 'modit/stages/reach.py'),
                                     'modit.stages.reach._counts': ('stages/reach.html#_counts', 'modit/stages/reach.py'),
                                     'modit.stages.reach._does': ('stages/reach.html#_does', 'modit/stages/reach.py'),
                                     'modit.stages.reach._foreign': ('stages/reach.html#_foreign', 'modit/stages/reach.py'),

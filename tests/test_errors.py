@@ -21,7 +21,6 @@ from modit.model import new_model
 from modit.repro.pages.notebooks import execute, page_constant
 from modit.ordering import Corpus, pattern_pools
 from modit.repro.pages.page import COMMITTED, open_page
-from modit.repro.report.report import update_manifest
 from modit.settings import load_settings
 from modit.stages.pipeline import one_at_a_time
 from modit.store import (atomic_write, load_arrays, lock_file, save_arrays, save_rows, stream, whole_file)
@@ -180,13 +179,6 @@ def test_committed_scores_that_are_not_there_are_named_with_their_command(unscor
     with pytest.raises(FileNotFoundError, match='run all experiments first: `modit main paper'):
         open_page('claims', profile='mini').read_other('claims')
     assert not unscored
-
-
-@pytest.mark.parametrize('text', ['{"main": ', '[]', '\x00'])
-def test_a_manifest_that_is_cut_off_is_named(tmp_path, text):
-    (tmp_path/'manifest.json').write_text(text, 'utf-8')
-    with pytest.raises(ValueError, match='manifest.json is damaged .*; restore it from git, or delete it'):
-        update_manifest(tmp_path, 'main', load_settings('smoke'), 0)
 
 
 def test_committed_profiles_are_those_with_results():

@@ -3,7 +3,6 @@ who sees which labels: those of held-out items are turned round, and nothing els
 import copy
 import math
 import sys
-from contextlib import nullcontext
 from dataclasses import fields, replace
 from importlib import import_module
 from types import ModuleType
@@ -285,25 +284,6 @@ def test_the_code_of_a_key_is_what_was_imported(tmp_path):
         refuse_changed('modit.rows:unit_rows')"""
     said = run_apart(code, copy=tmp_path).stderr
     assert f'{tmp_path}/modit/rows.py has changed since this process read it' in said
-
-
-def test_what_is_edited_between_its_import_and_its_key_is_refused(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    for i, (old, new) in enumerate([('= 3', '= 3 # three'), ('= 3', '= 4'), ('x + size', 'x - size')]):
-        path = tmp_path/f'mine{i}.py'
-        path.write_text('size = 3\ndef f(x): return x + size\n', 'utf-8')
-        import_module(path.stem)
-        path.write_text(path.read_text('utf-8').replace(old, new), 'utf-8')
-        with pytest.raises(ValueError, match='has changed since') if i else nullcontext():
-            reach.code_reached(f'{path.stem}:f')
-
-
-def test_code_around_makers_is_in_keys_once_it_is_another(monkeypatch):
-    first, around = stages._key(S, 'sft', 'D1', {}), 'modit.stages.pipeline:_around'
-    assert ('training', 'products_in') in reach.reached(around)
-    def code(*words): return ['other'] if words == (around,) else reach.code_reached(*words)
-    monkeypatch.setattr(stages, 'code_reached', code)
-    assert stages._key(S, 'sft', 'D1', {}) != first
 
 
 def test_what_is_made_while_its_data_change_is_refused(tmp_path, monkeypatch):

@@ -117,11 +117,6 @@ def test_what_is_edited_while_a_page_runs_leaves_no_mark(smoke, monkeypatch):
     assert mark.exists()
 
 
-def test_overrides_in_another_order_are_the_same_run():
-    given = [dict(margin=.1, beta=.5), dict(beta=.5, margin=.1)]
-    assert len({open_page('main', profile='smoke', overrides=x).folder for x in given}) == 1
-
-
 def test_a_sweep_trusts_no_mark_whose_page_read_other_scores(smoke, monkeypatch):
     mark, given = run_marker(load_settings('smoke'), 'bootstrap', seed=1), dict(profile='smoke', seed=1)
     c = redraw._combination('380_bootstrap', dict(seed='1'), 'smoke')

@@ -6,7 +6,7 @@
 __all__ = ['ENDS', 'names_read', 'contents', 'found_at', 'reached', 'code_reached', 'refuse_changed']
 
 # %% ../../nbs/stages/016_reach.ipynb #03c4d5e6
-import ast, sys
+import ast, gc, sys
 from collections import Counter, defaultdict
 from functools import cache
 from importlib import import_module
@@ -193,18 +193,14 @@ def _lives(name, text, path): # does what this process has imported, if it has, 
     module = sys.modules.get(name)
     read = getattr(getattr(module, '__loader__', None), 'source_to_code', None) # tests have another loader
     if not read: return True
-    kinds = [x for x in vars(module).values() if isinstance(x, type) and x.__module__ == name]
-    found = [x for home in (module, *kinds) for x in vars(home).values()]
-    made = [getattr(x, 'fget', getattr(x, '__wrapped__', x)) for x in found]
-    runs = [x.__code__ for x in made if isinstance(x, FunctionType) and x.__code__.co_filename == path]
     says, once = repr(_does(read(text, path))), _once(ast.parse(text))
+    made = [x.__code__ for x in gc.get_objects() if type(x) is FunctionType] # wrapped ones, too
     same = all(repr(vars(module).get(k, x)) == repr(x) for k, x in once.items())
-    return same and all(repr(_does(x)) in says for x in runs)
+    return same and all(repr(_does(x)) in says for x in made if x.co_filename == path)
 
 # %% ../../nbs/stages/016_reach.ipynb #e1f4a7b0
 def _is_own(word): return (x := NAMED.fullmatch(word)) and x[1] in sources() # of this package
 def _module(word): return word.partition(':')[0]
-def _changed(path): return f'{path} has changed since this process read it; restart the process or the kernel'
 
 def _on_disk(module): # path, source, and its meaning, of another package's module; None for a compiled one
     try: return (path := find_spec(module).origin), (text := Path(path).read_text('utf-8')), meaning(text)
@@ -213,8 +209,7 @@ def _on_disk(module): # path, source, and its meaning, of another package's modu
 @cache # an edit in a living process changes neither its code nor its keys
 def _as_read(module):
     path, text, meant = _on_disk(module)
-    if path and not _lives(module, text, path): raise ValueError(_changed(path))
-    return meant
+    return meant if not path or _lives(module, text, path) else '' # which no file means: it is refused below
 
 def _foreign(word): return ' '.join(filter(None, (word, _as_read(_module(word)))))
 
@@ -241,4 +236,5 @@ def refuse_changed(
     for module in modules: import_module(f'modit.{module}')
     yours = {_module(word) for word in words if not _is_own(word)}
     others = [find_spec(x).origin for x in yours if _on_disk(x)[2] != _as_read(x)]
-    for path in edited(modules) + others: raise ValueError(_changed(path))
+    for path in edited(modules) + others:
+        raise ValueError(f'{path} has changed since this process read it; restart the process or the kernel')

@@ -36,6 +36,7 @@ A name is imported when it is first asked for. `modit.pretrain` is a function; t
 is reached by `from modit.pretrain import continuation_loss`, or as a whole by
 `importlib.import_module('modit.pretrain')`.
 """
+import linecache
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -45,6 +46,9 @@ __version__ = "0.3.0"
 
 # Every module as it was before one of them ran: a key is of the code that runs, whatever is edited later.
 SOURCES = {path: path.read_text('utf-8') for path in sorted(Path(__file__).parent.rglob('*.py'))}
+
+_LISTS = Path(__file__).parent/'index'/'engines.py' # names stored lists by inspect.getsource of what makes them
+linecache.cache[str(_LISTS)] = len(SOURCES[_LISTS]), None, SOURCES[_LISTS].splitlines(True), str(_LISTS)
 
 _HOME = dict( # name: the module that defines it
     load_settings='settings', synthetic_domain='data.synth', synthetic_sessions='data.synth',

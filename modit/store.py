@@ -48,7 +48,7 @@ def runs_dir(
     "The folder of stages, notebooks, marks and locks: $MODIT_RUNS, runs/ of the clone, or beside your data."
     # asked at each call, since tests and pages change MODIT_RUNS
     given, clone = os.environ.get('MODIT_RUNS'), clone_root()
-    if given: return Path(given).absolute() # a kernel or a job starts in another folder
+    if given: return Path(os.path.expanduser(given)).absolute() # jobs start in another folder
     if clone: return clone/'runs'
     parents = [Path(x).parent for x in folders if Path(x).is_absolute()]
     return next(iter(parents), Path.cwd())/'modit-runs'
@@ -73,11 +73,14 @@ def _ended(part): # whether the process of this machine that a part names has en
 
 
 # %% ../nbs/010_store.ipynb #c016c3d4
-def _open_part(place, mode): # beside a file; private until it gets the mode of the file that it replaces
-    place.parent.mkdir(parents=True, exist_ok=True)
+def _part_of(place): # a new name beside a file, which says whose it is; executed pages take one, too
     for part in place.parent.glob(f'.{escape(place.name)}.*-*-*'):
         if _ended(part): part.unlink(missing_ok=True) # a killed process left it, as large as the file itself
-    part = place.with_name(f'.{place.name}.{platform.node()}-{os.getpid()}-{secrets.token_hex(4)}')
+    return place.with_name(f'.{place.name}.{platform.node()}-{os.getpid()}-{secrets.token_hex(4)}')
+
+def _open_part(place, mode): # beside a file; private until it gets the mode of the file that it replaces
+    place.parent.mkdir(parents=True, exist_ok=True)
+    part = _part_of(place)
     return open(part, 'xb', opener=lambda name, how: os.open(name, how, 0o666 if mode is None else 0o600))
 
 

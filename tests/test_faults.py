@@ -25,7 +25,7 @@ from modit.preference import SINGLE, Variant, implicit_scores
 from modit.repro.report.verdicts import contrasts
 from modit.rounds import hppo_round
 from modit.sphere import geodesic
-from modit.stages import reach, source, stages
+from modit.stages import pipeline, reach, source, stages
 from modit.stats import cluster_interval, holm
 from modit.store import stream
 
@@ -129,10 +129,10 @@ def test_a_guided_loss_by_hand_without_a_gradient_in_the_unconditional_branch():
     assert (one - other).norm() < .01*other.norm()
 
 
-@pytest.mark.parametrize('variant', ['off_policy', 'adaptive'])
-def test_the_reference_stays_while_the_policy_moves(corpus, variant):
-    start = velocities()
-    s = replace(S, tail_weight=0., hppo_lr=1e-2, round_start='last', off_policy_steps=(3,))
+@pytest.mark.parametrize('variant, scale', [('off_policy', 2.), ('adaptive', 1.)])
+def test_the_reference_stays_while_the_policy_moves(corpus, variant, scale):
+    start, off = velocities(), dict(off_policy_steps=(3,), score_scale=scale)
+    s = replace(S, tail_weight=0., hppo_lr=1e-2, round_start='last', **off)
     run = hppo(start, corpus, s, labelled_pool(start, corpus, s), replace(VARIANTS[variant], stop=False))
     losses = sum((row['losses'] for row in run.history if row['step']), [])
     margin = abs(np.array(losses) - math.log(2)) > 1e-4 # there is none while the policy is the reference
@@ -275,6 +275,21 @@ def test_the_code_of_a_key_is_what_was_imported(tmp_path):
         path = Path(modit.rows.__file__)
         path.write_text(path.read_text('utf-8') + '\\ndef other(): return 1\\n', 'utf-8') # edited, exported
         from modit.stages.reach import refuse_changed
+        import numpy as np
+        import modit.index.engines as engines
+        name, lists = engines._lists_name(np.eye(9)), Path(engines.__file__)
+        text = lists.read_text('utf-8').replace(' = 1, 10,', ' = 1, 11,')
+        lists.write_text('# one more line\\n' + text, 'utf-8')
+        assert engines._lists_name(np.eye(9)) == name, 'old code makes these lists'
         refuse_changed('modit.rows:unit_rows')"""
     said = run_apart(code, copy=tmp_path).stderr
     assert f'{tmp_path}/modit/rows.py has changed since this process read it' in said
+
+
+def test_what_is_made_while_its_data_change_is_refused(tmp_path, monkeypatch):
+    paths = [tmp_path/'corpus-of-other-data', tmp_path/'smoke'/'corpus']
+    monkeypatch.setattr(pipeline, 'stage_path', lambda *stage: paths.pop())
+    monkeypatch.setattr(pipeline, 'named', lambda word: lambda s, stage, domain, path: path.touch())
+    with pytest.raises(ValueError, match='corpus: its data were changed while it was made'):
+        pipeline.make_stage(S, 'corpus', 'D1')
+    assert not (tmp_path/'smoke'/'corpus').exists() and not paths

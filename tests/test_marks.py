@@ -10,7 +10,7 @@ import pytest
 
 from conftest import ROOT, copied, results, run_bare
 from modit.repro.datasets.datasets import DATASETS, asks, pages_asked
-from modit.repro.pages import marks, page
+from modit.repro.pages import marks, page, redraw
 from modit.repro.pages.marks import drop_stale, facts_of, has_run, run_marker
 from modit.repro.pages.notebooks import short_name
 from modit.repro.pages.page import has_scores, open_page
@@ -76,10 +76,14 @@ def test_a_mark_that_was_copied_or_cut_off_is_dropped(smoke):
     assert drop_stale('smoke') == ['320_main'] and not mark.exists()
 
 
-def test_what_reads_a_page_is_out_of_date_when_its_scores_change(smoke):
+def test_what_reads_a_page_is_out_of_date_when_its_scores_change(smoke, monkeypatch):
+    first = read_cases(smoke, 'main')
     write_cases(smoke, 'main', ROWS[:1])
     leave('main')
     assert drop_stale('smoke') == ['380_bootstrap']
+    monkeypatch.setattr(marks, 'execute', lambda *given: write_cases(smoke, 'main', first))
+    marks.run_notebook('bootstrap', 'smoke', fresh=True)
+    assert not has_run('smoke', '380_bootstrap'), 'they were replaced while it ran'
 
 
 def test_what_computes_reads_only_scores_that_a_mark_vouches_for(smoke, monkeypatch):
@@ -107,6 +111,15 @@ def test_what_is_edited_while_a_page_runs_leaves_no_mark(smoke, monkeypatch):
     assert not mark.exists()
     marks.run_notebook('main', 'smoke', fresh=True)
     assert mark.exists()
+
+
+def test_a_sweep_trusts_no_mark_whose_page_read_other_scores(smoke, monkeypatch):
+    mark, given = run_marker(load_settings('smoke'), 'bootstrap', seed=1), dict(profile='smoke', seed=1)
+    c = redraw._combination('380_bootstrap', dict(seed='1'), 'smoke')
+    mark.write_text(json.dumps(dict(mark=mark.name, parameters=given, facts=facts_of(c.page))), 'utf-8')
+    assert redraw._is_done('380_bootstrap', c)
+    write_cases(smoke, 'main', ROWS[:1])
+    assert not redraw._is_done('380_bootstrap', c)
 
 
 def test_results_of_a_page_that_had_another_name_go(smoke):

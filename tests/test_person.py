@@ -3,6 +3,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import tempfile
 from pathlib import Path
 
@@ -104,16 +105,24 @@ def test_paths_and_profiles_of_a_shell(tmp_path, monkeypatch):
     assert runs_dir() == tmp_path/'mine'
     steady_environment()
     assert os.environ['MODIT_RUNS'] == str(tmp_path/'mine') and 'SNAKEMAKE_PROFILE' not in os.environ
+    with monkeypatch.context() as m:
+        for name in ('MODIT_RUNS', 'HOME'): m.setenv(name, '~/r' if name[0] == 'M' else str(tmp_path))
+        assert runs_dir() == tmp_path/'r'
     monkeypatch.setenv('JUPYTER_RUNTIME_DIR', 'of a home')
     assert notebooks._writable(Path(os.devnull)/'jupyter') == tmp_path/'mine'/'jupyter'
     assert os.environ['JUPYTER_RUNTIME_DIR'] == str(tmp_path/'mine'/'jupyter')
 
 
-def test_a_signal_of_a_scheduler_ends_all_that_was_started():
-    code = ('import subprocess\nfrom modit.repro.pages.graph import ending_all\n'
+STARTING = ('import subprocess\nfrom modit.repro.pages.graph import ending_all\n'
             'with ending_all(): subprocess.run(["sh", "-c", "sleep 600 & wait"])')
+DRAWING = 'import time\nfrom modit.repro.pages.redraw import _redraw_pages as f; f([600]*2, time.sleep, 0)'
+
+
+@pytest.mark.parametrize('code', [STARTING, DRAWING])
+def test_a_signal_of_a_scheduler_ends_all_that_was_started(code):
     run = subprocess.Popen([sys.executable, '-c', code], cwd=ROOT, env=environment(ROOT))
     while len(started := psutil.Process(run.pid).children(recursive=True)) < 2: assert run.poll() is None
+    time.sleep(.5) # not while it starts them
     run.terminate()
     status, left = run.wait(), psutil.wait_procs(started, 20)[1]
     for process in left: process.kill()

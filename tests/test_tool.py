@@ -15,10 +15,11 @@ import pytest
 
 from conftest import COMMAND, ROOT, environment, run_bare, unit
 from modit.data.columns import read_table
-from modit.data.folder import write_folder
+from modit.data.folder import read_facts, write_folder
 from modit.repro.leaderboard.labels import same as board_same
 from modit.repro.leaderboard.split import SMALL, open_board
-from modit.serving import retriever as door
+from modit.rows import row_lengths
+from modit.serving import goods, retriever as door
 from modit.serving.choice import KINDS, Constants, choose, make_trial, trials
 from modit.serving.field import learn, list_scores, same, scores, vectors
 from modit.serving.goods import first_of_each, ids_or_vectors, look_at, read_goods, read_marks, where
@@ -330,11 +331,16 @@ def test_what_is_stored_may_be_damaged_or_missing(shop, opened, home, damage, mo
     pd.testing.assert_frame_equal(Retriever.of(path).expand(ASKED), opened.expand(ASKED))
 
 
-def test_a_file_that_is_overwritten_changes_no_list(shop, home):
+def test_a_file_that_is_overwritten_changes_no_list(shop, home, monkeypatch):
     path = shutil.copytree(shop, home/'overwritten')
     r = Retriever.of(path)
     found = r.expand(ASKED)
-    write(path, made(seed=9)) # a file of its own: ours stays
+    with monkeypatch.context() as m: # files of its own: ours stay
+        m.setattr(goods, '_lengths', lambda x: write(path, made(seed=9)) and row_lengths(x))
+        assert read_goods(path).key == r.own.key, 'of what was read, not of what is there now'
+        m.setattr(goods, '_lengths', row_lengths)
+        m.setattr(door, 'learn_chosen', lambda *given: os.utime(path/'embeddings.npy'))
+        with pytest.raises(ValueError, match='was changed while'): Retriever.of(path)
     assert r.expand(ASKED).equals(found)
     r = Retriever.of(path)
     with open(path/'embeddings.npy', 'r+b') as f: f.truncate(10_000)
@@ -390,6 +396,11 @@ def test_a_threshold_is_kept_and_comments_stay(home):
     (path/'domain.ini').unlink()
     checked(path, .3)
     assert (path/'domain.ini').read_text('utf-8') == '[domain]\nthreshold = 0.3\n'
+    for hand in ('\ufeff[domain]\nk = 7\n', '[other]\nthreshold = 9\n[domain]\n Threshold = 2\n'):
+        (path/'domain.ini').write_text(hand, 'utf-8')
+        checked(path, .12345678)
+        assert read_facts(path)['threshold'] == .12345678
+        assert hand.splitlines()[1] in (path/'domain.ini').read_text('utf-8')
 
 
 @pytest.mark.parametrize('wish, said', [
@@ -471,6 +482,7 @@ def test_a_question_has_one_answer_in_memory_in_csv_and_in_parquet(tmp_path, val
 def test_a_value_that_no_item_has_is_told_with_one_that_is_there():
     table = pd.DataFrame(dict(shop=['', 'north', 'south'], price=[1, 2, 3]))
     assert where(table, ['shop=north', 'price=2'])[1] == where(table, 'price<0')[1] == []
+    with pytest.raises(ValueError, match='two columns are'): where(table.assign(**{'price ': 3}), 'price<9')
     kept, notes = where(table, 'shop=North')
     assert not kept.any() and "no item has it; shop has values such as 'north'" in notes[0]
 

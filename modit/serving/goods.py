@@ -73,7 +73,7 @@ def look_at(
     "What a folder holds, or what is wrong with it; raises `ValueError` if there is none."
     folder = find_folder(path)
     found, lines = read_parts(folder, x=open_embeddings, table=partial(items_table, needed=['id']),
-                              facts=read_facts)
+                              facts=read_facts, key=folder_key) # of what was read, not of what is there later
     if 'x' in found:
         x, unchanged = found['x'], _watch(found['x'])
         lengths = quick_lengths(x)
@@ -83,13 +83,13 @@ def look_at(
         attribute = table.get('attribute', pd.Series('', table.index))
         label, more = labels_of(attribute, found.get('facts', {}).get('threshold'), False)
         lines += id_problems(table.id) + more
-    if len(found) == 3 and len(x) != len(table):
+    if {'x', 'table', 'facts'} <= {*found} and len(x) != len(table):
         lines.append(f'embeddings.npy has {len(x)} rows, the items {len(table)}; one row an item, same order')
-    if lines: return None, lines
+    if lines: return None, [*dict.fromkeys(lines)] # the key reads domain.ini, too
     x = np.asarray(x, np.float32, order='C')
     return Goods(str(path), x, (1/lengths).astype(np.float32), table.id.to_numpy(object),
                  table.drop(columns=['id', 'attribute'], errors='ignore'), label.astype(np.float32),
-                 _patterns_of(table, label), folder_key(folder), unchanged), []
+                 _patterns_of(table, label), found['key'], unchanged), []
 
 # %% ../../nbs/serving/253_goods.ipynb #c0264861
 def read_goods(
@@ -218,9 +218,10 @@ def column_called(
     text:str,  # where it is asked for, for the message
 ) -> pd.Series:
     "A column of a table; raises `ValueError` for an unknown one."
-    found = {one_form(str(column)): column for column in reversed(columns.columns)}
-    require(one_form(name) in found, f'{text}: no column {name!r}; the columns are {", ".join(found)}')
-    return columns[found[one_form(name)]]
+    forms = [one_form(str(column)) for column in columns]
+    require(one_form(name) in forms, f'{text}: no column {name!r}; the columns are {", ".join(forms)}')
+    require(forms.count(one_form(name)) == 1, f'{text}: two columns are called {name!r}; rename one')
+    return columns.iloc[:, forms.index(one_form(name))]
 
 # %% ../../nbs/serving/253_goods.ipynb #686b4a40
 def where(

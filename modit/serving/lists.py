@@ -28,10 +28,12 @@ from ..store import atomic_write, stream
 # %% ../../nbs/serving/263_lists.ipynb #61093152
 def _set_threshold(folder, value): # in domain.ini, whose other lines stay
     require(np.isfinite(value), f'threshold {value}: give a finite number')
-    path, line = folder/FACTS, f'threshold = {value:g}'
+    path, line = folder/FACTS, f'threshold = {value!r}'
     text = path.read_bytes().decode() if path.exists() else ''
-    new, n = re.subn(r'(?m)^threshold[ \t]*[=:].*?(?=[ \t]*#|\r?$)', line, text, count=1)
-    if not n: new, n = re.subn(r'(?m)^\[domain\].*$', lambda m: f'{m[0]}\n{line}', text, count=1)
+    own = r'(?ms)^(\ufeff?\[domain\](?:(?!^\[).)*?^)' # from the section's name on, without another section
+    old = own + r'[ \t]*(?i:threshold)[ \t]*[=:][^\r\n]*?(?=[ \t]*#|\r?$)'
+    new, n = re.subn(old, lambda m: m[1] + line, text, count=1)
+    if not n: new, n = re.subn(r'(?m)^\ufeff?\[domain\].*$', lambda m: f'{m[0]}\n{line}', text, count=1)
     if not n: new = f'{text}\n[domain]\n{line}\n'.lstrip()
     if new != text: atomic_write(path, new)
 
@@ -240,6 +242,7 @@ def evaluated(
     try: found = json.loads(place.read_text('utf-8'))
     except (OSError, ValueError):
         found = {kind: _told(x) for kind, x in _compared(own, k).items()}
+        own.unchanged()
         with suppress(OSError): atomic_write(place, json.dumps(found))
     def line(kind, average, this, **others):
         right = 'this {right:.1f} of 100 right, {gain:+.1f} [{low:.1f}, {high:.1f}]'.format(**this)

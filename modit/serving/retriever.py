@@ -53,6 +53,7 @@ def _prepared(own, shelf): # from Goods with labels and to search: the Field, an
     try: return to_field(load_arrays(numbers)[0], shelf.x), ways
     except (OSError, ValueError, KeyError): pass
     f = learn_chosen(shelf, own, [Constants(**c) for c in ways['constants'].values()])
+    for goods in (own, shelf): goods.unchanged() # what is stored is of the content that its name says
     _keep(home, key, {text.name: lambda path: atomic_write(path, json.dumps(ways, indent=1)),
                       numbers.name: lambda path: save_arrays(path, to_arrays(f))})
     return f, ways

@@ -221,6 +221,15 @@ def one_at_a_time(
         raise OSError(f'results are kept in {path.parent.parent} ({e.strerror}); {advice}') from None
 
 # %% ../../nbs/stages/220_pipeline.ipynb #c049
+def _around(s, stage): # a maker; what is not trained is the same, whoever asks
+    # keys hold this code only when it is another one (`FIRST_AROUND` of page stages)
+    return products_in(s.precision if 'precision' in stages_of(s)[stage].reads else 'fp32')
+
+def _of_its_key(s, stage, domain, path): # refuse what is made in part of other data than its name says
+    if stage_path(s, stage, domain) == path: return
+    path.unlink(missing_ok=True)
+    raise ValueError(f'{path.stem}: its data were changed while it was made; run it again')
+
 def make_stage(
     s:Settings,  # of the run
     stage:str,   # of STAGES
@@ -230,14 +239,14 @@ def make_stage(
     # called by the functions above, and by `modit stage`, which is one job of the graph
     path = stage_path(s, stage, domain)
     domain = check_stage(s, stage, domain)
-    trains = 'precision' in stages_of(s)[stage].reads
     if not on_main(path.exists):
         with one_at_a_time(path.parent/'.locks'/path.stem, f'makes {path.stem}'):
             # asked again under the lock, for its last holder may have made the stage
-            with products_in(s.precision if trains else 'fp32'): # a pool is the same, whoever asks
+            with _around(s, stage):
                 if not on_main(path.exists):
                     refuse_changed(*functions_of(s, stage))
                     named(stages_of(s)[stage].maker)(s, stage, domain, path)
+                    on_main(partial(_of_its_key, s, stage, domain, path))
     on_main(partial(shutil.rmtree, work_folder(path), ignore_errors=True)) # also after a killed process
     return path
 

@@ -6,13 +6,13 @@
 __all__ = ['ENDS', 'names_read', 'contents', 'found_at', 'reached', 'code_reached', 'refuse_changed']
 
 # %% ../../nbs/stages/016_reach.ipynb #03c4d5e6
-import ast
+import ast, gc, sys
 from collections import Counter, defaultdict
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
+from types import CodeType, FunctionType, SimpleNamespace
 
 from .source import NAMED, NO_NUMBERS, ROWS, TABLES, acts, edited
 from .source import line_targets, meaning, module_file, sources, spelled
@@ -123,6 +123,7 @@ def _added(module, name): # name of a class -> modules and functions that are ad
 ENDS = {
     'stages.stages', 'stages.source', 'stages.reach', # which stages there are, and their keys
     'stages.pipeline:make_stage',                     # another stage has a key of its own
+    'training:refuse_precision',                      # raises or does nothing
     'data.folder:find_folder', # the content of a folder is in the key by value
     'index.device:engine_here'}                       # finds the same items on another device
 
@@ -174,14 +175,42 @@ def reached(
         todo = set().union(*(_part(*x)[1] for x in todo)) - parts
     return frozenset(parts)
 
+# %% ../../nbs/stages/016_reach.ipynb #a1c3e5f7
+def _does(code): # what code does, wherever it stands in its file
+    inside = [_does(x) if isinstance(x, CodeType) else x for x in code.co_consts]
+    return code.co_name, code.co_code, code.co_names, inside
+
+def _literal(x): # the value of a node; None for what has to be computed
+    try: return ast.literal_eval(x)
+    except (ValueError, TypeError): return None
+
+def _once(tree): # names that a module binds once, to numbers or texts -> these; what is empty may be filled
+    names = [x.id for x in ast.walk(tree) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)]
+    plain = [(x, _literal(x.value)) for x in tree.body if isinstance(x, ast.Assign | ast.AnnAssign)]
+    return {y: v for x, v in plain if v for y in _bound([x]) if names.count(y) == 1}
+
+def _lives(name, text, path): # does what this process has imported, if it has, do what a source says
+    module = sys.modules.get(name)
+    read = getattr(getattr(module, '__loader__', None), 'source_to_code', None) # tests have another loader
+    if not read: return True
+    says, once = repr(_does(read(text, path))), _once(ast.parse(text))
+    made = [x.__code__ for x in gc.get_objects() if type(x) is FunctionType] # wrapped ones, too
+    same = all(repr(vars(module).get(k, x)) == repr(x) for k, x in once.items())
+    return same and all(repr(_does(x)) in says for x in made if x.co_filename == path)
+
 # %% ../../nbs/stages/016_reach.ipynb #e1f4a7b0
 def _is_own(word): return (x := NAMED.fullmatch(word)) and x[1] in sources() # of this package
 def _module(word): return word.partition(':')[0]
-def _on_disk(module): # the meaning of another package's module; None for a compiled one
-    try: return meaning(Path(find_spec(module).origin).read_text('utf-8'))
-    except (ImportError, AttributeError, TypeError, ValueError, OSError, SyntaxError): return None
 
-_as_read = cache(_on_disk) # an edit in a living process changes neither its code nor its keys
+def _on_disk(module): # path, source, and its meaning, of another package's module; None for a compiled one
+    try: return (path := find_spec(module).origin), (text := Path(path).read_text('utf-8')), meaning(text)
+    except (ImportError, AttributeError, TypeError, ValueError, OSError, SyntaxError): return None, None, None
+
+@cache # an edit in a living process changes neither its code nor its keys
+def _as_read(module):
+    path, text, meant = _on_disk(module)
+    return meant if not path or _lives(module, text, path) else '' # which no file means: it is refused below
+
 def _foreign(word): return ' '.join(filter(None, (word, _as_read(_module(word)))))
 
 def code_reached(
@@ -206,6 +235,6 @@ def refuse_changed(
     modules = sorted({module for module, _ in reached(*filter(_is_own, words)) if module})
     for module in modules: import_module(f'modit.{module}')
     yours = {_module(word) for word in words if not _is_own(word)}
-    others = [find_spec(x).origin for x in yours if _on_disk(x) != _as_read(x)]
+    others = [find_spec(x).origin for x in yours if _on_disk(x)[2] != _as_read(x)]
     for path in edited(modules) + others:
         raise ValueError(f'{path} has changed since this process read it; restart the process or the kernel')

@@ -28,7 +28,8 @@ def steady_environment():
     for name in ('JUPYTER_PATH', 'SNAKEMAKE_PROFILE'): os.environ.pop(name, None) # of a person's other work
     for name, value in STEADY.items(): os.environ.setdefault(name, value)
     runs = os.environ.get('MODIT_RUNS')
-    if runs: os.environ['MODIT_RUNS'] = os.path.abspath(runs) # kernels and jobs start in the clone's root
+    # kernels and jobs start in the clone's root; a file of variables holds ~ as it is
+    if runs: os.environ['MODIT_RUNS'] = os.path.abspath(os.path.expanduser(runs))
     if 'inline' not in os.environ.get('MPLBACKEND', ''): os.environ['MPLBACKEND'] = 'agg'
     here = str(Path(sys.executable).parent)
     if os.get_exec_path()[0] != here: os.environ['PATH'] = here + os.pathsep + os.environ.get('PATH', '')

@@ -5,8 +5,8 @@ r"""The file of a stored result is named after a key: the settings that its stag
 # %% auto #0
 __all__ = ['WORLD', 'MODEL', 'FIT', 'SEQUENCES', 'SAMPLER', 'FAN', 'POOL', 'ROUND', 'VALIDATE', 'CORPUS', 'PRETRAIN', 'CPT',
            'SFT', 'DIRECT', 'PREFERRED', 'MAKE', 'STAGES', 'GENERATED', 'FOLDER_STAGES', 'UNKEYED', 'DISPLAYED',
-           'FIRST', 'Stage', 'preference_reads', 'preference_stage', 'stages_of', 'check_stage', 'functions_of',
-           'stage_key', 'stage_path']
+           'FIRST', 'FIRST_AROUND', 'Stage', 'preference_reads', 'preference_stage', 'stages_of', 'check_stage',
+           'functions_of', 'stage_key', 'stage_path']
 
 # %% ../../nbs/stages/217_stages.ipynb #9550b9a0
 from dataclasses import dataclass, fields
@@ -155,6 +155,12 @@ def functions_of(
     return sorted({row.maker, *(x for x in words if isinstance(x, str) and ':' in x)})
 
 # %% ../../nbs/stages/217_stages.ipynb #6f34f927
+FIRST_AROUND = 'd08eb443480f' # stays: of the code around makers when no key held it; another is in all keys
+
+def _around(): # code of `make_stage` that changes what a maker computes
+    code = code_reached('modit.stages.pipeline:_around')
+    return code if fingerprint(code) != FIRST_AROUND else []
+
 _KEYS = {} # keys computed in this process, under what else they hold
 
 def _key(s, stage, domain, keys):
@@ -166,7 +172,7 @@ def _key(s, stage, domain, keys):
             if parent == 'corpora': return [_key(s, 'corpus', name, keys) for name in s.domains]
             return _key(s, parent, check_stage(s, parent, domain), keys)
         parents = [above(name) for name in row.parents]
-        code = code_reached(*functions_of(s, stage))
+        code = code_reached(*functions_of(s, stage)) + _around()
         reads, held = _values(s, row.reads, domain), _constants(s, stage, domain)
         keys[s, stage, domain] = fingerprint(stage, domain, reads, code, parents, held)
     return keys[s, stage, domain]

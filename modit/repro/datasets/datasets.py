@@ -89,8 +89,8 @@ def make_dataset(
         folder = runs_dir()/'public'/domain
         note = folder/'made_by.txt'
         if not (folder/'embeddings.npy').exists():
+            atomic_write(note, code) # first: what a killed process leaves without a note would count as older
             named(word)(domain, folder)
-            atomic_write(note, code)
         # a folder without a note came from before there were notes
         if note.exists() and note.read_text('utf-8') != code:
             raise ValueError(f'{folder} was made by other code or packages; move it away to make it anew')

@@ -22,7 +22,7 @@ from .split import MADE, PUBLIC, SMALL, is_there, sort_of
 from .unlabelled import ROWS
 from ...settings import repo_root, require
 from ...stats import cluster_interval, resample_counts
-from ...store import stream
+from ...store import stream, whole_file
 
 # %% ../../../nbs/repro/leaderboard/290_table.ipynb #4b6eccc7
 TABLE_TRACKS = { # of the table: track of scores, kinds
@@ -69,15 +69,18 @@ def compared(
 def home(): return repo_root()/'figures'/'leaderboard'
 def read_rows(): return {p.name[:-7]: pd.read_csv(p) for p in sorted((home()/'cases').glob('*.csv.gz'))}
 
-def _put(path, table, **how): # into a file, in the place of the rows of the same domains and method
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _write(path, table): # whole or not at all; without a time: equal rows are equal bytes
+    packed = dict(method='gzip', mtime=0, filename=path.name) if path.suffix == '.gz' else None
+    with whole_file(path) as f: table.to_csv(f, index=False, compression=packed)
+
+def _put(path, table): # into a file, in the place of the rows of the same domains and method
     old = pd.read_csv(path) if path.exists() else table[:0]
     again = old.domain.isin(table.domain.unique())
     if 'method' in table: again &= old.method.isin(table.method.unique())
     order = [SMALL, *MADE, *PUBLIC]
     both = pd.concat([old[~again], table])
     both = both.sort_values('domain', key=lambda x: x.map(order.index), kind='stable')
-    both.to_csv(path, index=False, **how)
+    _write(path, both)
 
 # %% ../../../nbs/repro/leaderboard/290_table.ipynb #31795c7b
 TRAINED = dict(
@@ -93,8 +96,7 @@ def write_rows(
     # called by hand (CONTRIBUTING has the line): the committed scores come from it
     wanted = {name: ROWS[name] for name in methods or ROWS}
     for name, scores, chosen in run(wanted, domains):
-        # no time in the archive: equal scores give equal bytes
-        _put(home()/'cases'/f'{name}.csv.gz', scores, compression=dict(method='gzip', mtime=0))
+        _put(home()/'cases'/f'{name}.csv.gz', scores)
         _put(home()/'chosen.csv', chosen)
 
 # %% ../../../nbs/repro/leaderboard/290_table.ipynb #e94dc476

@@ -9,7 +9,7 @@ __all__ = ['TOGETHER', 'MAIN_VARIANTS', 'FAILED', 'Job', 'job_file', 'stage_jobs
 # %% ../../../nbs/repro/pages/250_graph.ipynb #c002
 import json, os, shlex, signal, subprocess, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -140,7 +140,8 @@ def _repository_lock(folder=None, patience=30.): # by default the folder of all 
 
 # %% ../../../nbs/repro/pages/250_graph.ipynb #c032aaab
 def _end_all(number, frame): # a handler of SIGTERM
-    for process in psutil.Process().children(recursive=True): process.terminate()
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess): process.terminate() # one may just have ended
     sys.exit(128 + number) # what shells say of a signal
 
 @contextmanager

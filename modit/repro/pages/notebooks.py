@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ...stages.source import kernel_environment, steady_environment
 from ...settings import repo_root, require
-from ...store import runs_dir
+from ...store import _part_of, runs_dir
 
 # %% ../../../nbs/repro/pages/230_notebooks.ipynb #c005
 PLAIN = dict(str=(str,), int=(int,), float=(int, float), bool=(bool,), dict=(dict,))
@@ -193,7 +193,7 @@ def execute(
     steady_environment()
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    part = out.with_name(f'.{out.stem}.{os.getpid()}.part.ipynb')
+    part = Path(f'{_part_of(out)}.ipynb')
     failed = out.with_name(f'{out.stem}.failed.ipynb')
     why = _papermill_run(path, part, parameters)
     if why:

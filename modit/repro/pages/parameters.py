@@ -56,7 +56,8 @@ def page_settings(
 ) -> tuple:      # Settings, and a dict of those that differ from the profile
     "The settings of a run; raises `ValueError` for an unknown setting or an invalid value."
     # for `open_page` and for the job of a page in the graph, which need the same settings
-    plain, wanted = load_settings(profile), dict(given.get('overrides') or {})
+    # sorted, as marks and jobs have them: one run in two orders would have two folders, and a mark for one
+    plain, wanted = load_settings(profile), dict(sorted((given.get('overrides') or {}).items()))
     if given.get('seed') is not None: wanted = dict(seed=given['seed']) | wanted
     s = load_settings(profile, **wanted)
     return s, {k: getattr(s, k) for k in wanted if getattr(s, k) != getattr(plain, k)}

@@ -7,6 +7,7 @@ __all__ = ['SECOND', 'SECOND_PAGES', 'given_by', 'redraw_page', 'redraw', 'secon
            'replicate', 'sweep']
 
 # %% ../../../nbs/repro/pages/252_redraw.ipynb #r002
+import signal
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import product
@@ -16,10 +17,11 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from ..datasets.datasets import asks
-from .graph import main_stages, page_job, pages_lacking, run_beside, snakemake, stage_jobs
+from .graph import (ending_all, main_stages, page_job, pages_lacking, run_beside, snakemake,
+                                     stage_jobs)
 from .notebooks import (experiment_path, experiments, notebook_parameters, page_module,
                                          short_name)
-from .marks import drop_stale, has_run, run_marker
+from .marks import drop_stale, has_run, run_marker, stale
 from .page import has_scores, open_page
 from .parameters import in_words, is_ledger, results_folder, slug
 from ..report.ledger import ledger_in, not_run, update_claims
@@ -54,7 +56,9 @@ def _redraw_pages(names, draw, folder): # of pages that do not read each other; 
     "Redraw pages and print the labels of each; claims that no page judges are entered as not run."
     # no verdict may outlive its scores or its rule
     silent = {*read_reported('claims').id}
-    with ProcessPoolExecutor(2) as pool:
+    # a process of a pool outlives who started it, and what is busy would take a signal for an error
+    ends = dict(initializer=signal.signal, initargs=(signal.SIGTERM, signal.SIG_DFL))
+    with ending_all(), ProcessPoolExecutor(2, **ends) as pool:
         for name, labels in zip(names, pool.map(draw, names), strict=True):
             print(f'{name}: {" ".join(labels)}', flush=True)
             silent -= {*labels}
@@ -165,7 +169,8 @@ def _is_done(name, given, page): # do a combination's scores exist, committed or
     # a run with other values has a folder of its own, so a mark and all score files are enough
     s = load_settings(page.s.profile)
     if not page.changed: return has_run(s.profile, name) and not pages_lacking(s.profile, name)
-    return run_marker(s, name, **given).exists() and not page.missing()
+    mark = run_marker(s, name, **given)
+    return mark.exists() and not stale(mark) and not page.missing()
 
 # %% ../../../nbs/repro/pages/252_redraw.ipynb #d500000d
 def _with_values(frame, values): # of one combination; what was swept -> its value there

@@ -17,7 +17,7 @@ import pandas as pd
 
 import modit
 from .looks import NOT_RUN, WORDS
-from .report import as_markdown, read_rows, written_table
+from .report import _manifest, as_markdown, read_rows, written_table
 from .verdicts import in_paper
 from ...settings import load_settings, repo_root
 from ...store import atomic_write
@@ -102,7 +102,7 @@ def _signs(cells): # texts such as +2.26 [+1.17, +3.37] -> intervals above 0, be
     ends = pd.Series(list(cells)).str.extract(r'\[(\S+), (\S+)\]').astype(float)
     return int((ends[0] > 0).sum()), int((ends[1] < 0).sum()), len(ends)
 
-def _pages(profile): return pd.read_json(repo_root()/'figures'/profile/'manifest.json', orient='index')
+def _pages(profile): return pd.DataFrame(_manifest(repo_root()/'figures'/profile/'manifest.json')).T
 
 # %% ../../../nbs/repro/report/216_article.ipynb #5ac1e02d
 def _listed(method, *kinds): # of patterns: new, far, known; percent right, mean over domains

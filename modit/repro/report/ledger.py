@@ -71,7 +71,9 @@ def threshold_claim(
 ) -> pd.DataFrame:     # for `judge`
     "The cells, with verdicts, of a claim that states a condition on numbers."
     # for statements that are more than a sign: a limit, a ratio, two numbers that are close
-    return rows.assign(sign=met, verdict=np.where(met, 'for', np.where(against, 'against', 'neither')))
+    told = rows[['low', 'high']].notna().all(axis=1) & (rows.n > 1) # one case, or no interval, says nothing
+    words = np.where(met, 'for', np.where(against, 'against', 'neither'))
+    return rows.assign(sign=met, verdict=np.where(told, words, 'neither'))
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #5819c178
 def range_claim(

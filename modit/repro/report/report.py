@@ -282,6 +282,11 @@ def kernels() -> dict: # processor, torch, blas
     return dict(processor=name, torch=torch.backends.cpu.get_cpu_capability(), blas=sorted(blas))
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c058
+def _manifest(path): # experiment -> its entry; for the report, too (page article)
+    try: return dict(json.loads(path.read_text('utf-8')).items()) if path.exists() else {}
+    except (ValueError, AttributeError) as e: # cut off, or other JSON
+        raise ValueError(f'{_shown(path)} is damaged ({e}); restore it from git, or delete it') from None
+
 PACKAGES = ('torch', 'numpy', 'pandas', 'faiss-cpu', 'scikit-learn', 'matplotlib', 'papermill')
 
 def update_manifest(
@@ -298,5 +303,4 @@ def update_manifest(
     entry |= dict(settings=fingerprint(asdict(s)), seconds=round(time.time() - began, 1), peak_mb=peak)
     entry |= dict(kernels=kernels(), packages={p: version(p) for p in PACKAGES})
     with locked():
-        manifest = json.loads(path.read_text('utf-8')) if path.exists() else {} # experiment -> its entry
-        atomic_write(path, json.dumps(manifest | {name: entry}, indent=1, sort_keys=True) + '\n')
+        atomic_write(path, json.dumps(_manifest(path) | {name: entry}, indent=1, sort_keys=True) + '\n')

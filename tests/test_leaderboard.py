@@ -32,15 +32,17 @@ def test_whole_families_are_far():
         pattern_roles(np.full(100, 50), 20, (200, 100), stream(0, 'test'))
 
 
-def test_seeds_are_unlabelled_right_items_of_patterns_of_their_role(board):
+@pytest.mark.parametrize('order', ['random', 'sorted'])
+def test_seeds_are_unlabelled_right_items_of_patterns_of_their_role(board, order):
     seen = {}
     for role in ('known', 'new', 'valid known', 'valid new'):
-        cases = board.cases(role, 80)
-        assert board.attribute[cases.seeds].all() and not board.labelled[cases.seeds].any()
-        assert (board.pattern[cases.seeds] == cases.pattern[:, None]).all()
-        assert all(len(set(row)) == len(row) for row in cases.seeds.tolist())
+        cases = board.cases(role, 80, order)
+        own = np.concatenate([cases.seeds, cases.hidden], 1)
+        assert board.attribute[own].all() and not board.labelled[own].any()
+        assert (board.pattern[own] == cases.pattern[:, None]).all()
+        assert all(len(set(row)) == len(row) for row in own.tolist())
         seen[role] = set(cases.pattern.tolist())
-        assert np.array_equal(open_board(SMALL).cases(role, 80).seeds, cases.seeds)
+        assert np.array_equal(open_board(SMALL).cases(role, 80, order).seeds, cases.seeds)
     assert sum(map(len, seen.values())) == len(set.union(*seen.values()))
 
 

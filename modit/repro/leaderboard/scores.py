@@ -14,7 +14,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from .split import KINDS, Board, open_board
+from .split import KINDS, Board, Cases, open_board
 from .unlabelled import fitted, forget
 from ...settings import require
 
@@ -27,14 +27,14 @@ def _given(board, track): # items, labels, patterns, and the row numbers of thes
     return board.items[ids], np.full(len(ids), np.nan, np.float32), np.full(len(ids), -1, np.int32), ids
 
 @fitted
-def _blocks(board, track, role, n): # what is answered together: patterns, seeds by the rows given
+def _blocks(board, track, role, n, order): # what is answered together: Cases, seeds by the rows given
     # for `score`: rows of the table answer a block at once, your own method a request at a time
-    cases = board.cases(role, n)
+    cases = board.cases(role, n, order)
     rows = np.searchsorted(_given(board, track)[3], cases.seeds)
     # bounds the memory of the scores of a block
     size = max(4, 6_000_000//int((~board.labelled).sum()))
     parts = [slice(i, i + size) for i in range(0, len(rows), size)]
-    return [(cases.pattern[p], rows[p]) for p in parts]
+    return [(Cases(cases.pattern[p], cases.seeds[p], cases.hidden[p]), rows[p]) for p in parts]
 
 # %% ../../../nbs/repro/leaderboard/288_scores.ipynb #678fd023
 TESTS = 10 # of a request
@@ -73,14 +73,16 @@ def _extra(method, board, ids, pattern): # what it asks for beyond the five; row
     if getattr(method, 'together', False): can |= dict(truth=(board.attribute, board.pattern))
     return {name: can[name] for name in inspect.signature(method).parameters if name in can}
 
-def _lists(method, board, track, patterns, seeds, given): # of requests (b, k), by the rows given
+def _lists(method, board, track, block, given): # of a block of requests (b, k), by the rows given
     *seen, ids = _given(board, track)
+    cases, seeds = block
+    k = board.k + cases.hidden.shape[1] # hidden ones are dropped from the answer
     def answer(row, pattern): # of one request, or of all together
-        return method(seen[0], row, seen[1], seen[2], board.k, **given, **_extra(method, board, ids, pattern))
-    if getattr(method, 'together', False): return answer(seeds, patterns[:, None])
+        return method(seen[0], row, seen[1], seen[2], k, **given, **_extra(method, board, ids, pattern))
+    if getattr(method, 'together', False): return answer(seeds, cases.pattern[:, None])
     rows = []
-    for i, (row, pattern) in enumerate(zip(seeds, patterns, strict=True)):
-        try: rows.append(check_list(answer(row, pattern), board.k, row, seen[1]))
+    for i, (row, pattern) in enumerate(zip(seeds, cases.pattern, strict=True)):
+        try: rows.append(check_list(answer(row, pattern), k, row, seen[1]))
         except Exception as e:
             at = f'{method.__name__}, request {i} of {len(seeds)}, {board.name}, {track}'
             raise ValueError(f'{at}: {type(e).__name__}: {e}') from None
@@ -93,16 +95,20 @@ def score(
     track:str,   # no labels, labels or tests
     role:str,    # of the patterns that are looked for
     n=200,       # requests
+    order='random', # of seeds; or sorted
     **given,     # constants of the method
 ) -> pd.DataFrame: # case, pattern, joint, same, attr
     "How many items of each list are right, of the pattern, and with the attribute."
     # for `run`, once for each constant on validation requests and once for the table
     rows = []
-    for patterns, seeds in _blocks(board, track, role, n):
-        found = _given(board, track)[3][_lists(method, board, track, patterns, seeds, given)]
-        attr, same = board.attribute[found], board.pattern[found] == patterns[:, None]
+    for block in _blocks(board, track, role, n, order):
+        cases = block[0]
+        found = _given(board, track)[3][_lists(method, board, track, block, given)]
+        kept = [ids[~np.isin(ids, out)][:board.k] for ids, out in zip(found, cases.hidden, strict=True)]
+        attr = board.attribute[np.stack(kept)]
+        same = board.pattern[np.stack(kept)] == cases.pattern[:, None]
         counts = dict(joint=(attr & same).sum(1), same=same.sum(1), attr=attr.sum(1))
-        rows.append(pd.DataFrame(dict(pattern=patterns) | counts))
+        rows.append(pd.DataFrame(dict(pattern=cases.pattern) | counts))
     table = pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=['pattern', 'joint'])
     return table.rename_axis('case').reset_index()
 
@@ -113,6 +119,7 @@ def choose(
     track:str,   # no labels, labels or tests
     kind:str,    # one of KINDS
     n=100,       # validation requests of a kind
+    order='random', # of seeds; or sorted
 ) -> dict:       # constant -> value
     "The constants that find most on validation requests."
     # for `_one_domain`: constants of all rows, and of your method, are chosen so
@@ -122,7 +129,7 @@ def choose(
     roles = ['valid known', 'valid new']
     if track != 'no labels': roles = roles[:1] if kind == 'known' else roles[1:]
     def joint(given):
-        return sum(score(method, board, track, role, n, **given).joint.mean() for role in roles)
+        return sum(score(method, board, track, role, n, order, **given).joint.mean() for role in roles)
     return max(offers, key=joint)
 
 # %% ../../../nbs/repro/leaderboard/288_scores.ipynb #9180836e
@@ -136,15 +143,15 @@ def tracks_of(
     return ['no labels' if method.__module__.endswith('unlabelled') else 'labels']
 
 # %% ../../../nbs/repro/leaderboard/288_scores.ipynb #c5bcc49f
-def _one_domain(method, board, n): # scores of all tracks and kinds, and what was chosen
+def _one_domain(method, board, n, order='random'): # scores of all tracks and kinds, and what was chosen
     scores, chosen = [], []
     kinds = [kind for kind in KINDS if len(board.pools(kind))]
     for track, kind in product(tracks_of(method), kinds):
         start = time.perf_counter()
         # without labels nobody knows the kind of a request: one choice for all
-        if track != 'no labels' or kind == kinds[0]: given = choose(method, board, track, kind, n//2)
+        if track != 'no labels' or kind == kinds[0]: given = choose(method, board, track, kind, n//2, order)
         at = dict(domain=board.name, track=track, kind=kind)
-        scores.append(score(method, board, track, kind, n, **given).assign(k=board.k, **at))
+        scores.append(score(method, board, track, kind, n, order, **given).assign(k=board.k, **at))
         seconds = round(time.perf_counter() - start, 1)
         chosen.append(at | dict(constants=json.dumps(given), seconds=seconds))
     return pd.concat(scores, ignore_index=True), pd.DataFrame(chosen)
@@ -156,6 +163,7 @@ def run(
     methods:dict, # name -> method
     domains,      # names
     n=200,        # requests of a kind
+    order='random', # of seeds; or sorted
     draw=0,       # of patterns, labels and requests
 ):                # yields name, scores, what was chosen, once a method and domain
     "Score methods, domain by domain."
@@ -164,5 +172,5 @@ def run(
         forget() # frees what was fitted on the domain before
         board = open_board(domain, draw)
         for name, method in methods.items():
-            scores, chosen = _one_domain(method, board, n)
+            scores, chosen = _one_domain(method, board, n, order)
             yield name, scores[COLUMNS], chosen.assign(method=name)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SMALL', 'PUBLIC', 'CLUSTERS', 'MADE', 'KINDS', 'ROLES', 'sort_of', 'pattern_roles', 'half_of_each', 'Board',
-           'new_board', 'is_there', 'open_board', 'Cases', 'density_weights']
+           'new_board', 'is_there', 'open_board', 'density_weights', 'Cases']
 
 # %% ../../../nbs/repro/leaderboard/282_split.ipynb #bb86e49e
 from dataclasses import dataclass
@@ -90,6 +90,7 @@ class Board:
     role: np.ndarray      # (C,) index into ROLES
     labelled: np.ndarray  # (N,) bool
     m: int                # seeds of a case
+    length: int           # of the paper's sequences, from which sorted seeds are taken
     k: int                # items of a list
     draw: int             # of patterns, labels and cases
 
@@ -105,7 +106,7 @@ def new_board(
     items,     # (N, d) unit rows
     attribute, # (N,) bool
     pattern,   # (N,) int
-    sizes,     # (m, k)
+    sizes,     # (m, length, k)
     many,      # (new, valid new), patterns
     draw=0,    # of patterns, labels and cases
     family=None, # (C,) of each pattern
@@ -113,8 +114,9 @@ def new_board(
     "A domain with its roles and labels drawn."
     # each kind of domain ends here, so that one split serves all rows of the table
     positives = np.bincount(pattern[attribute], minlength=pattern.max() + 1)
+    need = sizes[0] + sizes[2]
     # streams without the domain's name: draws do not depend on what a folder is called
-    role = pattern_roles(positives, sum(sizes), many, stream(0, 'leaderboard', 'patterns', draw), family)
+    role = pattern_roles(positives, need, many, stream(0, 'leaderboard', 'patterns', draw), family)
     trained = np.isin(role, [ROLES.index('known'), ROLES.index('valid known')])
     labelled = trained[pattern] & half_of_each(pattern, stream(0, 'leaderboard', 'labels', draw))
     return Board(name, items, attribute, pattern, role, labelled, *sizes, draw)
@@ -125,7 +127,7 @@ def _small_home(): return repo_root()/'data_public'/SMALL
 def _board_of(vectors, words, filled, draw):
     pattern = words.astype('category').cat.codes.to_numpy(int)
     items, filled = normalize(vectors.astype(np.float32)), filled.to_numpy(bool)
-    return new_board(SMALL, items, filled, pattern, (4, 10), (20, 10), draw)
+    return new_board(SMALL, items, filled, pattern, (4, 5, 10), (20, 10), draw)
 
 def _small(draw):
     table = read_csv(_small_home()/'items.csv')
@@ -142,7 +144,7 @@ def _made(name, draw):
     pattern = domain.true_pattern
     family = np.zeros(120, int)
     family[pattern] = domain.super_pattern
-    return new_board(name, domain.items, domain.attribute, pattern, (8, 10), (20, 10), draw, family)
+    return new_board(name, domain.items, domain.attribute, pattern, (8, 10, 10), (20, 10), draw, family)
 
 # %% ../../../nbs/repro/leaderboard/282_split.ipynb #840a20da
 def _public(name, draw):
@@ -152,7 +154,7 @@ def _public(name, draw):
     pattern = domain.pattern
     if pattern is None: pattern = find_patterns(items, domain.attribute, s.of('clusters', name), s.seed)[1]
     many = s.of('heldout_clusters', name), s.of('valid_clusters', name)
-    return new_board(name, items, domain.attribute, pattern, (s.prefix_len, s.k), many, draw)
+    return new_board(name, items, domain.attribute, pattern, (s.prefix_len, s.seq_len, s.k), many, draw)
 
 # %% ../../../nbs/repro/leaderboard/282_split.ipynb #b635bad8
 def is_there(name): return name not in PUBLIC or (runs_dir()/'public'/name/'embeddings.npy').exists()
@@ -168,41 +170,6 @@ def open_board(
     require(is_there(name), f'{name} is not there; get it with: modit public --profile {PUBLIC.get(name)}')
     return _small(draw) if name == SMALL else _made(name, draw) if name in MADE else _public(name, draw)
 
-# %% ../../../nbs/repro/leaderboard/282_split.ipynb #e1cde891
-@dataclass(frozen=True, eq=False)
-class Cases:
-    "Requests of one kind of pattern."
-    pattern: np.ndarray # (n,)
-    seeds: np.ndarray   # (n, m) item ids
-
-# %% ../../../nbs/repro/leaderboard/282_split.ipynb #4a1fb168
-@patch
-def pools(
-    self:Board,
-    role:str, # one of ROLES
-) -> dict:    # pattern -> item ids
-    "Unlabelled positives of each pattern of a role that has enough of them."
-    # for `cases`, and to know which kinds a domain has (page scores)
-    open_ = np.flatnonzero(self.attribute & ~self.labelled & (self.role[self.pattern] == ROLES.index(role)))
-    found = pd.Series(open_).groupby(self.pattern[open_]).agg(list)
-    return {c: np.array(ids) for c, ids in found.items() if len(ids) >= self.m + self.k//2}
-
-# %% ../../../nbs/repro/leaderboard/282_split.ipynb #1c4c7bc1
-@patch
-def cases(
-    self:Board,
-    role:str, # one of ROLES
-    n:int,    # cases
-) -> Cases:
-    "Requests of a role, patterns in turn; empty where a domain has no such patterns."
-    # for page scores: all rows are asked the same requests
-    rng = stream(0, 'leaderboard', 'cases', role, 'random', self.draw)
-    pools = self.pools(role)
-    turns = [rng.permutation(list(pools)) for _ in range(-(-n//len(pools)))] if pools else [[]]
-    pattern = np.concatenate(turns)[:n].astype(int)
-    rows = [rng.permutation(pools[c])[:self.m] for c in pattern]
-    return Cases(pattern, np.array(rows, int).reshape(-1, self.m))
-
 # %% ../../../nbs/repro/leaderboard/282_split.ipynb #22257be8
 def density_weights(
     items,     # (N, d)
@@ -211,7 +178,7 @@ def density_weights(
     anchors=2000, # labelled items whose density is measured
 ) -> np.ndarray: # (d,) of the ridge regression
     "The density predictor, from labelled items alone."
-    # for rows that steer (page labels), and for bench/shop.py
+    # for rows that steer (page labels), and for seeds at the low end of a sequence
     known = np.flatnonzero(~np.isnan(labels))
     x, y = items[known], labels[known]
     rows = stream(0, 'leaderboard', 'anchors').permutation(len(known))[:anchors]
@@ -219,3 +186,47 @@ def density_weights(
     close[np.arange(len(rows)), rows] = -2 # below every cosine: an item is no neighbour of itself
     density = y[np.argpartition(close, -k, axis=1)[:, -k:]].mean(1)
     return fit_predictor(x[rows], density)[0].astype(np.float32)
+
+# %% ../../../nbs/repro/leaderboard/282_split.ipynb #e1cde891
+@dataclass(frozen=True, eq=False)
+class Cases:
+    "Requests of one kind of pattern."
+    pattern: np.ndarray # (n,)
+    seeds: np.ndarray   # (n, m) item ids
+    hidden: np.ndarray  # (n, h) items that are taken out of lists: the rest of a sorted sequence
+
+# %% ../../../nbs/repro/leaderboard/282_split.ipynb #4a1fb168
+@patch
+def pools(
+    self:Board,
+    role:str, # one of ROLES
+    order='random', # of seeds; or sorted
+) -> dict:    # pattern -> item ids
+    "Unlabelled positives of each pattern of a role that has enough of them."
+    # for `cases`, and to know which kinds a domain has (page scores)
+    # seeds and half a list; sorted: half of the three sequences that the paper's stages train on
+    least = 3*self.length//2 if order == 'sorted' else self.m + self.k//2
+    open_ = np.flatnonzero(self.attribute & ~self.labelled & (self.role[self.pattern] == ROLES.index(role)))
+    found = pd.Series(open_).groupby(self.pattern[open_]).agg(list)
+    return {c: np.array(ids) for c, ids in found.items() if len(ids) >= least}
+
+# %% ../../../nbs/repro/leaderboard/282_split.ipynb #1c4c7bc1
+@patch
+def cases(
+    self:Board,
+    role:str, # one of ROLES
+    n:int,    # cases
+    order='random', # of seeds; sorted: the low end of a sequence sorted by predicted density
+) -> Cases:
+    "Requests of a role, patterns in turn; empty where a domain has no such patterns."
+    # for page scores: all rows are asked the same requests
+    rng = stream(0, 'leaderboard', 'cases', role, order, self.draw)
+    pools = self.pools(role, order)
+    turns = [rng.permutation(list(pools)) for _ in range(-(-n//len(pools)))] if pools else [[]]
+    pattern = np.concatenate(turns)[:n].astype(int)
+    rows = np.array([rng.permutation(pools[c])[:self.length] for c in pattern], int).reshape(-1, self.length)
+    if order == 'sorted' and len(rows):
+        height = self.items @ density_weights(self.items, self.labels, self.k)
+        rows = np.take_along_axis(rows, np.argsort(height[rows], axis=1, kind='stable'), 1)
+    hidden = rows[:, self.m:] if order == 'sorted' else rows[:, :0]
+    return Cases(pattern, rows[:, :self.m], hidden)

@@ -115,11 +115,11 @@ def test_what_is_edited_while_a_page_runs_leaves_no_mark(smoke, monkeypatch):
 
 def test_a_sweep_trusts_no_mark_whose_page_read_other_scores(smoke, monkeypatch):
     mark, given = run_marker(load_settings('smoke'), 'bootstrap', seed=1), dict(profile='smoke', seed=1)
-    c = redraw._combination('380_bootstrap', dict(seed='1'), 'smoke')
-    mark.write_text(json.dumps(dict(mark=mark.name, parameters=given, facts=facts_of(c.page))), 'utf-8')
-    assert redraw._is_done('380_bootstrap', c)
+    _, own, p = redraw._combination('380_bootstrap', dict(seed='1'), 'smoke')
+    mark.write_text(json.dumps(dict(mark=mark.name, parameters=given, facts=facts_of(p))), 'utf-8')
+    assert redraw._is_done('380_bootstrap', own, p)
     write_cases(smoke, 'main', ROWS[:1])
-    assert not redraw._is_done('380_bootstrap', c)
+    assert not redraw._is_done('380_bootstrap', own, p)
 
 
 def test_results_of_a_page_that_had_another_name_go(smoke):

@@ -18,7 +18,7 @@ from modit.data.columns import read_table
 from modit.data.folder import read_facts, write_folder
 from modit.repro.leaderboard.labels import same as board_same
 from modit.repro.leaderboard.split import SMALL, open_board
-from modit.rows import row_lengths
+from modit.rows import quick_lengths
 from modit.serving import goods, retriever as door
 from modit.serving.choice import KINDS, Constants, choose, make_trial, trials
 from modit.serving.field import learn, list_scores, same, scores, vectors
@@ -336,9 +336,9 @@ def test_a_file_that_is_overwritten_changes_no_list(shop, home, monkeypatch):
     r = Retriever.of(path)
     found = r.expand(ASKED)
     with monkeypatch.context() as m: # files of its own: ours stay
-        m.setattr(goods, '_lengths', lambda x: write(path, made(seed=9)) and row_lengths(x))
+        m.setattr(goods, 'quick_lengths', lambda x: write(path, made(seed=9)) and quick_lengths(x))
         assert read_goods(path).key == r.own.key, 'of what was read, not of what is there now'
-        m.setattr(goods, '_lengths', row_lengths)
+        m.setattr(goods, 'quick_lengths', quick_lengths)
         m.setattr(door, 'learn_chosen', lambda *given: os.utime(path/'embeddings.npy'))
         with pytest.raises(ValueError, match='was changed while'): Retriever.of(path)
     assert r.expand(ASKED).equals(found)

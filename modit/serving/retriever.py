@@ -233,6 +233,8 @@ def lists(
         if len(rows) < q.k: notes.append(f'k: {q.k} items asked, and {len(rows)} can be listed{why}')
         still = (len(q.right) or len(q.wrong)) and not any(self.ways['marks'][kind].values())
         if still: notes.append('marks only leave items out, as validation chose')
+        if of_one_pattern(self.own, q.where) and Constants(**self.ways['constants']['within']).averages:
+            notes.append('sorted by closeness alone: too few labels to choose by, or they did not help')
         answers.append((rows, line[rows], str(kind), notes))
     return answers
 

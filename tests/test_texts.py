@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from scipy.stats import t
 
 from conftest import EXPERIMENTS, LABELS, LIBRARY, ROOT, tracked_files
 from modit.repro.ours import lists
@@ -127,6 +128,44 @@ def test_the_first_table_is_that_of_the_scores():
             paper = [f'{100*theirs[domain, split, x]:.1f}' for x in ('average', 'sft', 'hppo')]
             cells = [f'{a} ({b})' for a, b in zip(ours, paper, strict=False)] + ours[3:]
             assert line.strip('| ').split(' | ')[1:] == cells
+
+
+# ---- the second table, from single cases
+def cases_of(file, method, profiles):
+    "Joint of every case of a method; hppo: the variant that validation chose."
+    def read(profile, name): return pd.read_csv(ROOT/'figures'/profile/'cases'/f'{name}.csv.gz')
+    found = []
+    for profile in profiles:
+        rows, valid = read(profile, file), read(profile, 'validation')
+        valid = valid[valid.method.isin(['off_policy', 'adaptive', 'pareto'])] # the first of equal ones
+        best = valid.groupby('domain', sort=False).valid_joint.idxmax()
+        chosen = valid.loc[best].set_index('domain').method
+        found.append(rows[rows.method == (rows.domain.map(chosen) if method == 'hppo' else method)])
+    return pd.concat(found).set_index(['domain', 'split', 'case', 'pattern']).joint
+
+
+def counted(differences, split):
+    "Domains above and below by a t interval over patterns, as README writes them."
+    above = below = 0
+    cells = [x.dropna() for _, x in differences.xs(split, level='split').groupby('domain')]
+    for d in cells:
+        sums = (d - d.mean()).groupby('pattern').sum()
+        half = t.ppf(.975, len(sums) - 1)*(len(sums)/(len(sums) - 1)*(sums**2).sum())**.5/len(d)
+        above, below = above + (d.mean() > half), below + (d.mean() < -half)
+    return f'{above}/{len(cells)}' + (f', {below} below' if below else '')
+
+
+@pytest.mark.parametrize('words, a, b, wide', [
+    ('MO-DiT above averaging', ('main', 'sft'), ('main', 'average'), True),
+    ('HPPO as printed above', ('printed', 'printed'), ('main', 'sft'), False),
+    ('HPPO, our loss, above MO-DiT', ('main', 'hppo'), ('main', 'sft'), True),
+    ('– one round, labels', ('printed', 'train_rewards'), ('main', 'sft'), False),
+    ('steered average above', ('own_direction', 'average_own'), ('main', 'hppo'), True)])
+def test_a_row_of_verdicts_is_that_of_the_scores(words, a, b, wide):
+    line, = [x for x in README.splitlines() if x.startswith(f'| {words}')]
+    worlds = [['mini'], ['public', 'icons', 'tree']][:1 + wide]
+    found = [counted(cases_of(*a, w) - cases_of(*b, w), x) for w in worlds for x in ('item', 'pattern')]
+    assert [x for x in line.strip('| ').split(' | ')[1:5] if x.strip('| ')] == found
 
 
 @pytest.mark.parametrize('words, method', [('averaging', 'average'), ('one list', 'one_list')])

@@ -1,4 +1,4 @@
-"""Links lead somewhere on a code host too, README and the paper's map are written from committed scores, and
+"""Links lead somewhere on a code host too, the README and the paper's map are written from committed scores, and
 every page is listed."""
 import re
 import sys
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from scipy.stats import t
 
 from conftest import EXPERIMENTS, LABELS, LIBRARY, ROOT, tracked_files
 from modit.repro.ours import lists
@@ -21,7 +20,6 @@ sys.path.insert(0, str(ROOT/'docs'))
 from paper import paper_map  # noqa: E402
 
 README = (ROOT/'README.md').read_text('utf-8')
-TEXT = (ROOT/'docs'/'article'/'readme.md').read_text('utf-8')
 TEXTS = [p for p in tracked_files() if p.suffix == '.md' and not p.match('docs/article/*')]
 TEXTS = [ROOT/p for p in TEXTS if p.parts[0] not in ('.github', 'modit')] + [ROOT/'llms.txt']
 
@@ -95,90 +93,6 @@ def test_the_drawn_case_is_that_of_the_main_table():
     row = joint.xs(nearest_case(joint), level='case').iloc[0]
     found = points[points.kind.isin(METHODS)].set_index('kind').value
     assert found[list(METHODS)].tolist() == row.tolist(), 'run 470_drawings with the main table\'s models'
-
-
-# ---- the README
-NAMES = (r'arXiv \d+\.\d+|Table 2|Python 3\.\d+|Apache-2\.0|\(0, 1 or a score\)|\bD[1-4]\b'
-         r'|95% intervals|\b\d+ (?:to \d+ )?(?:hours?|minutes?|seconds?|GB)\b')
-
-
-def test_no_number_is_typed():
-    text = re.sub(r'^```.*?^```', '', TEXT, flags=re.M | re.S)
-    text = re.sub(r'{%.*?%}|{{.*?}}|`[^`]*`|\]\([^)]*\)', ' ', text, flags=re.S)
-    assert re.findall(r'\S*\d\S*', re.sub(NAMES, '', text)) == []
-
-
-def joint(file, method):
-    rows = pd.read_csv(ROOT/'figures'/'mini'/'cases'/f'{file}.csv.gz')
-    rows = rows[rows.method == method]
-    return 100*rows.groupby(['domain', 'split']).joint.mean()
-
-
-def test_the_first_table_is_that_of_the_scores():
-    valid = pd.read_csv(ROOT/'figures'/'mini'/'cases'/'validation.csv.gz')
-    valid = valid[valid.method.isin(['off_policy', 'adaptive', 'pareto'])] # the first of equal ones
-    chosen = valid.loc[valid.groupby('domain', sort=False).valid_joint.idxmax()].set_index('domain').method
-    theirs = pd.read_csv(ROOT/'figures'/'reported'/'tab-main.csv')
-    theirs = theirs.set_index(['domain', 'split', 'method']).joint
-    for domain in ('D1', 'D2', 'D3', 'D4'):
-        for split in ('item', 'pattern'):
-            line, = [x for x in README.splitlines() if x.startswith(f'| {domain}, {split} |')]
-            rows = [('main', 'average'), ('main', 'sft'), ('printed', 'printed'), ('main', chosen[domain])]
-            ours = [f'{joint(*row)[domain, split]:.1f}' for row in rows]
-            paper = [f'{100*theirs[domain, split, x]:.1f}' for x in ('average', 'sft', 'hppo')]
-            cells = [f'{a} ({b})' for a, b in zip(ours, paper, strict=False)] + ours[3:]
-            assert line.strip('| ').split(' | ')[1:] == cells
-
-
-# ---- the second table, from single cases
-def cases_of(file, method, profiles):
-    "Joint of every case of a method; hppo: the variant that validation chose."
-    def read(profile, name): return pd.read_csv(ROOT/'figures'/profile/'cases'/f'{name}.csv.gz')
-    found = []
-    for profile in profiles:
-        rows, valid = read(profile, file), read(profile, 'validation')
-        valid = valid[valid.method.isin(['off_policy', 'adaptive', 'pareto'])] # the first of equal ones
-        best = valid.groupby('domain', sort=False).valid_joint.idxmax()
-        chosen = valid.loc[best].set_index('domain').method
-        found.append(rows[rows.method == (rows.domain.map(chosen) if method == 'hppo' else method)])
-    return pd.concat(found).set_index(['domain', 'split', 'case', 'pattern']).joint
-
-
-def counted(differences, split):
-    "Domains above and below by a t interval over patterns, as README writes them."
-    above = below = 0
-    cells = [x.dropna() for _, x in differences.xs(split, level='split').groupby('domain')]
-    for d in cells:
-        sums = (d - d.mean()).groupby('pattern').sum()
-        half = t.ppf(.975, len(sums) - 1)*(len(sums)/(len(sums) - 1)*(sums**2).sum())**.5/len(d)
-        above, below = above + (d.mean() > half), below + (d.mean() < -half)
-    return f'{above}/{len(cells)}' + (f', {below} below' if below else '')
-
-
-@pytest.mark.parametrize('words, a, b, wide', [
-    ('MO-DiT above averaging', ('main', 'sft'), ('main', 'average'), True),
-    ('HPPO as printed above', ('printed', 'printed'), ('main', 'sft'), False),
-    ('HPPO, our loss, above MO-DiT', ('main', 'hppo'), ('main', 'sft'), True),
-    ('– one round, labels', ('printed', 'train_rewards'), ('main', 'sft'), False),
-    ('steered average above', ('own_direction', 'average_own'), ('main', 'hppo'), True)])
-def test_a_row_of_verdicts_is_that_of_the_scores(words, a, b, wide):
-    line, = [x for x in README.splitlines() if x.startswith(f'| {words}')]
-    worlds = [['mini'], ['public', 'icons', 'tree']][:1 + wide]
-    found = [counted(cases_of(*a, w) - cases_of(*b, w), x) for w in worlds for x in ('item', 'pattern')]
-    assert [x for x in line.strip('| ').split(' | ')[1:5] if x.strip('| ')] == found
-
-
-@pytest.mark.parametrize('words, method', [('averaging', 'average'), ('one list', 'one_list')])
-def test_a_row_of_lists_is_that_of_the_scores(words, method):
-    scores = {p.name[:-7]: pd.read_csv(p) for p in (ROOT/'figures'/'leaderboard'/'cases').glob('*.gz')}
-    shared = set(scores['average'].domain) - {'icons-small'}
-    rows = scores[method][scores[method].domain.isin(shared)]
-    if method != 'average': rows = rows[rows.track == 'labels']
-    *_, line = [x for x in README.splitlines() if x.startswith(f'| {words} |')]
-    for cell, kinds in zip(line.strip('| ').split(' | ')[1:3], (['new', 'far'], ['known']), strict=True):
-        mine = rows[rows.kind.isin(kinds)]
-        mean = (100*mine.joint/mine.k).groupby(mine.domain).mean().mean()
-        assert cell.split()[0] == f'{mean:.1f}'
 
 
 def test_every_page_of_the_library_is_listed():

@@ -1,0 +1,176 @@
+"""Every number of the README, computed once more from committed scores of single cases by pandas alone."""
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import t
+
+from conftest import ROOT
+
+README = (ROOT/'README.md').read_text('utf-8')
+TEXT = (ROOT/'docs'/'article'/'readme.md').read_text('utf-8')
+CELL, SPLITS = ['domain', 'split', 'case', 'pattern'], ('item', 'pattern')
+MINI, PUBLIC = ['mini'], ['public', 'icons', 'tree']
+TRAINED = ('main', 'sft') # file and method of MO-DiT
+NAMES = (r'arXiv \d+\.\d+|Table 2|Python 3\.\d+|Apache-2\.0|\(0, 1 or a score\)|\bD[1-4]\b'
+         r'|95% intervals|\b\d+ (?:to \d+ )?(?:hours?|minutes?|seconds?|GB)\b')
+
+
+def test_no_number_is_typed():
+    text = re.sub(r'^```.*?^```', '', TEXT, flags=re.M | re.S)
+    text = re.sub(r'{%.*?%}|{{.*?}}|`[^`]*`|\]\([^)]*\)', ' ', text, flags=re.S)
+    assert re.findall(r'\S*\d\S*', re.sub(NAMES, '', text)) == []
+
+
+# ---- scores of single cases
+def read(profile, name): return pd.read_csv(ROOT/'figures'/profile/'cases'/f'{name}.csv.gz')
+def cells_of(words): return words.strip('| ').split(' | ')
+def row_of(start): return cells_of(next(x for x in README.splitlines() if x.startswith(f'| {start}')))
+
+
+def cases_of(profiles, file, method, of=None, metric='joint'):
+    "A score of every case of a method; hppo: the variant that validation chose; of: one table of several."
+    found = []
+    for profile in profiles:
+        rows, valid = read(profile, file), read(profile, 'validation')
+        valid = valid[valid.method.isin(['off_policy', 'adaptive', 'pareto'])] # the first of equal ones
+        best = valid.loc[valid.groupby('domain', sort=False).valid_joint.idxmax()].set_index('domain').method
+        rows = rows[rows.of == of] if of else rows
+        rows = rows[(file != 'filter') | (rows.domain != 'D4')] # where the paper's HPPO has no filter
+        found.append(rows[rows.method == (rows.domain.map(best) if method == 'hppo' else method)])
+    return 100*pd.concat(found).set_index(CELL)[metric].dropna()
+
+
+def means(*which, **how): return cases_of(MINI, *which, **how).groupby(['domain', 'split']).mean()
+
+
+def in_paper(metric):
+    rows = pd.read_csv(ROOT/'figures'/'reported'/'tab-main.csv')
+    return 100*rows.set_index(['domain', 'split', 'method'])[metric]
+
+
+# ---- the first table
+def test_the_first_table_is_that_of_the_scores():
+    ours = [means(*x) for x in (('main', 'average'), TRAINED, ('printed', 'printed'), ('main', 'hppo'))]
+    reported = in_paper('joint')
+    for at in ours[0].index:
+        beside = [f' ({reported[(*at, name)]:.1f})' for name in ('average', 'sft', 'hppo')] + ['']
+        wanted = [f'{x[at]:.1f}{paper}' for x, paper in zip(ours, beside, strict=True)]
+        assert row_of(', '.join(at))[1:] == wanted
+
+
+# ---- the table of verdicts
+def over_patterns(d):
+    "Ends of Student's interval of a mean of differences, by pattern."
+    sums = (d - d.mean()).groupby('pattern').sum()
+    n = len(sums)
+    half = t.ppf(.975, n - 1)*(n/(n - 1)*(sums**2).sum())**.5/len(d)
+    return d.mean() - half, d.mean() + half
+
+
+def over_cases(d):
+    "The paper's bootstrap."
+    drawn = np.random.default_rng(0).integers(len(d), size=(4000, len(d)))
+    return np.quantile(d.to_numpy()[drawn].mean(1), [.025, .975])
+
+
+def verdicts(pairs, profiles, split, ends=over_patterns):
+    "In how many domains a method is above all it is compared with, and below one of them."
+    found = {}
+    for a, b in pairs:
+        apart = (cases_of(profiles, *a) - cases_of(profiles, *b)).dropna().xs(split, level='split')
+        for domain, d in apart.groupby('domain'):
+            low, high = ends(d)
+            found[domain] = min(found.get(domain, 1), int(low > 0) - int(high < 0))
+    signs = list(found.values())
+    return f'{signs.count(1)}/{len(signs)}' + (f', {signs.count(-1)} below' if -1 in signs else '')
+
+
+HPPO, ONCE = [(('main', 'hppo'), TRAINED)], [(('main', 'off_policy'), TRAINED)]
+ROWS = {
+    'MO-DiT above averaging': ([(TRAINED, ('main', 'average'))], MINI, PUBLIC),
+    '– seeds at random': ([(('lead', 'sft', 'random'), ('lead', 'average', 'random'))], MINI),
+    '– no related patterns': ([(('lead', 'sft', 'apart'), ('lead', 'average', 'apart'))], MINI),
+    'sorted sequences': ([(('order', 'ascending'), ('order', x)) for x in ('random', 'descending')],
+                         MINI, PUBLIC),
+    'HPPO as printed': ([(('printed', 'printed'), TRAINED)], MINI),
+    'HPPO, our loss, above': (HPPO, MINI, PUBLIC),
+    '– at each': ([(('guidance_chosen', 'hppo chosen'), ('guidance_chosen', 'sft chosen'))], MINI),
+    '– one round': ([(('printed', 'train_rewards'), TRAINED)], MINI),
+    "HPPO's Pareto": ([(('filter', f'Pareto {x}'), ('filter', f'Adaptive {x}')) for x in (1, 3)], MINI),
+    'steered average': ([(('own_direction', 'average_own'), ('main', 'hppo'))], MINI, PUBLIC)}
+
+
+@pytest.mark.parametrize('start', ROWS)
+def test_a_row_of_verdicts_is_that_of_the_scores(start):
+    pairs, *worlds = ROWS[start]
+    found = [verdicts(pairs, world, split) for world in worlds for split in SPLITS]
+    assert [x for x in row_of(start)[1:] if x.strip('| ')] == found
+
+
+def test_verdicts_beside_a_row_are_those_of_the_scores():
+    assert row_of("– by the paper's")[1:3] == [verdicts(HPPO, MINI, x, over_cases) for x in SPLITS]
+    assert f'(with them {", ".join(verdicts(ONCE, MINI, x) for x in SPLITS)})' in README
+
+
+# ---- lists of unlabelled items
+BOARD = {'averaging': ('average', 'tests'), 'logistic regression of': ('pu_logistic', None),
+         'MO-DiT': ('mo_dit', None), 'HPPO': ('hppo', None), 'one list': ('one_list', 'list_tests')}
+
+
+def of_board(name, kinds):
+    rows = pd.read_csv(ROOT/'figures'/'leaderboard'/'cases'/f'{name}.csv.gz')
+    rows = rows[rows.kind.isin(kinds) & (rows.domain != 'icons-small')]
+    return (100*rows.joint/rows.k).set_axis(pd.MultiIndex.from_frame(rows[[*CELL[:1], 'kind', *CELL[2:]]]))
+
+
+def over_domains(d):
+    "Mean over domains, with the ends of a bootstrap over the patterns of each."
+    rng, draws = np.random.default_rng(0), []
+    for _, x in d.groupby('domain'):
+        sums = x.groupby('pattern').agg(['sum', 'count']).to_numpy()
+        drawn = sums[rng.integers(len(sums), size=(4000, len(sums)))].sum(1)
+        draws.append(drawn[:, 0]/drawn[:, 1])
+    return d.groupby('domain').mean().mean(), *np.quantile(np.mean(draws, 0), [.025, .975])
+
+
+@pytest.mark.parametrize('start', BOARD)
+def test_a_row_of_lists_is_that_of_the_scores(start):
+    line, = [x for x in README.split('ten items checked |')[1].splitlines() if x.startswith(f'| {start}')]
+    for cell, name, kinds in zip(cells_of(line)[1:], (BOARD[start][0], *BOARD[start]),
+                                 (['new', 'far'], ['known'], ['new', 'far']), strict=False):
+        if not name: continue
+        mean, *lead = (float(x) for x in re.findall(r'[+-]?[\d.]+', cell.replace('−', '-')))
+        mine = of_board(name, kinds)
+        assert round(mine.groupby('domain').mean().mean(), 1) == mean
+        if not lead: continue
+        found = over_domains(mine - of_board('average', kinds))
+        assert round(found[0], 1) == lead[0] and found == pytest.approx(lead, abs=.2) # other draws
+
+
+# ---- sentences
+def numbers(pattern): return [float(x.replace(',', '')) for x in re.search(pattern, README).groups()]
+
+
+def test_numbers_in_sentences_are_those_of_the_scores():
+    gain = means('main', 'hppo', metric='attr') - means(*TRAINED, metric='attr')
+    theirs = in_paper('attr').unstack().eval('hppo - sft')
+    wanted = [x(y).round() for y in (gain, theirs) for x in (pd.Series.min, pd.Series.max)]
+    assert numbers(r'raises Attr by (\d+) to (\d+) .* by (\d+) to (\d+)') == wanted
+    whole = (means('printed', 'printed_whole') - means(*TRAINED)).round(1)
+    wanted = [read('mini', 'labelled').cases.max(), whole['D1', 'item'], whole['D1', 'pattern']]
+    assert numbers(r'As printed, ([\d,]+) gain ([\d.]+) points .*, ([\d.]+) on new') == wanted
+
+
+def test_counts_of_statements_are_those_of_the_ledgers():
+    both = [pd.read_csv(ROOT/'figures'/'mini'/x/'claims.csv').set_index('id') for x in ('', 'runs/seed=1')]
+    about = both[0][(both[0]['class'] == 'method') & (both[0].place != 'ours')].verdict
+    wanted = [len(about), *((about == x).sum() for x in ('confirmed', 'opposite'))]
+    assert numbers(r"paper's (\d+) statements about the method (\d+) are confirmed, (\d+) opposite") == wanted
+    one, other = (x.verdict[x.verdict != 'not run'] for x in both)
+    one, other = one.align(other, join='inner')
+    assert numbers(r'repeats (\d+) of (\d+) verdicts') == [(one == other).sum(), len(one)]
+    costs = pd.read_csv(ROOT/'figures'/'mini'/'folder.csv').set_index('what')
+    assert numbers(r'Among ([\d,]+) items a first list takes (\d+) CPU') == \
+        [costs['items'].iloc[0], costs.cpu_seconds.list_first.round()]

@@ -100,7 +100,7 @@ def icons(tmp_path):
 
 
 def test_the_tool_in_an_empty_folder(env, icons, tmp_path):
-    assert 'try it' in run([env/'modit', 'check', 'icons'], icons)
+    assert 'beats averaging' in run([env/'modit', 'check', 'icons'], icons)
     assert run([env/'modit', 'evaluate', 'icons'], icons).startswith('new patterns: averaging ')
     lines = run([env/'modit', 'expand', 'icons', '--seeds', 'seeds.txt', '--k', 5], icons).splitlines()
     assert lines[0].startswith('id\tscore') and len(lines) == 6

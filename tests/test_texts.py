@@ -1,5 +1,5 @@
-"""Links lead somewhere on a code host too, the README and the paper's map are written from committed scores, and
-every page is listed."""
+"""Links lead somewhere on a code host too, the README and the paper's map are written from committed scores,
+and every page is listed."""
 import re
 import sys
 from pathlib import Path

@@ -118,7 +118,7 @@ def _query(
     judged:str=None, # as for expand
     out:str=None,    # write the vector to this .npy file instead
 ):
-    "print the part of the list that is a vector, as JSON, for an index that searches by cosine"
+    "print a vector that stands for the list, less precisely, as JSON, for an index that searches by cosine"
     require(seeds, 'what to make a query of: give --seeds')
     require(out is None or out.endswith('.npy'), f'--out {out}: give a name that ends in .npy')
     marks, seeds = _marks(judged), _seeds(seeds)
@@ -131,9 +131,9 @@ def _query(
 # %% ../../nbs/cli/279_command.ipynb #baeba576
 def _check(
     folder:Annotated[str, 'folders with embeddings.npy and items.csv', dict(nargs='+')],
-    threshold:float=None,  # if attribute is a score: the least that counts as positive; kept in domain.ini
+    threshold:float=None,  # if attribute is a score: the least that has it; kept in domain.ini
 ):
-    "say what is wrong with folders, or whether to try them"
+    "say what is wrong with folders, or whether expand beats averaging there"
     bad = 0
     for path in folder:
         facts, trouble = named('modit.serving.lists:checked')(path, threshold)

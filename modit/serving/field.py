@@ -193,6 +193,7 @@ def of_one_pattern(
     conditions, # of a list
 ) -> bool:
     "Is one of them a single value of a column that tells the pattern?"
+    # the retriever scores such a list by constants of its own
     rows, names = np.flatnonzero(own.pattern >= 0), {one_form(str(x)): x for x in own.columns}
     for text in conditions:
         found = re.fullmatch('([^<>=!]+)==?[^<>=|]+', str(text))

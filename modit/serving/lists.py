@@ -60,14 +60,15 @@ def checked(
     path, # of a folder
     threshold=None, # lowest score of a right item, kept in the folder
 ) -> tuple[list, list]: # lines, lines of trouble
-    "Everything about a folder: what is wrong, or what it holds and whether to try it."
+    "Everything about a folder: what is wrong, or what it holds and whether `expand` beats averaging there."
     if threshold is not None: _set_threshold(find_folder(path), threshold)
     goods, trouble = look_at(path)
     if trouble: return [], trouble
     if line := _one_sided(goods): return [_contents(goods), *line], []
     lines, table = evaluated(path)
-    gains = table.xs('this', level=1).low.to_numpy() if len(table) else np.array([])
-    verdict = 'try it' if (gains > 0).any() else 'averaging may be as good here'
+    better = [kind for kind, name in table.index if name == 'this' and table.low[kind, name] > 0]
+    verdict = f'expand beats averaging on {" and ".join(better)} patterns'
+    if not better: verdict = 'averaging may be as good'
     if not goods.free.any(): verdict = 'all have a label: filter by it, or search other items (--items)'
     return [_contents(goods), *lines, *([verdict] if len(table) else [])], []
 
@@ -249,5 +250,5 @@ def evaluated(
         return f"{kind} patterns: averaging {average['right']:.1f}, {right}"
     kinds = [kind for kind in reversed(KINDS) if found.get(kind)]
     rows = {(kind, name): row for kind in kinds for name, row in found[kind].items()}
-    few = f'too few patterns have {SEEDS + FEWEST} right labelled items to say'
+    few = f'no verdict: too few patterns have {SEEDS + FEWEST} labelled items with the attribute'
     return [line(kind, **found[kind]) for kind in kinds] or [few], pd.DataFrame(rows).T.round(1)

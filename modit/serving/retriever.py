@@ -103,7 +103,8 @@ class Retriever:
     def ids(self): return self.goods.ids[self.goods.free] # of items that can be found
 
     @property
-    def columns(self): return self.goods.columns[self.goods.free].reset_index(drop=True) # of the same
+    def columns(self): # of the same, for page look
+        return self.goods.columns[self.goods.free].reset_index(drop=True)
 
 # %% ../../nbs/serving/257_retriever.ipynb #32e5d76c
 @patch(cls_method=True)
@@ -233,7 +234,8 @@ def lists(
         if len(rows) < q.k: notes.append(f'k: {q.k} items asked, and {len(rows)} can be listed{why}')
         still = (len(q.right) or len(q.wrong)) and not any(self.ways['marks'][kind].values())
         if still: notes.append('marks only leave items out, as validation chose')
-        if of_one_pattern(self.own, q.where) and Constants(**self.ways['constants']['within']).averages:
+        way = 'within' if of_one_pattern(self.own, q.where) else kind
+        if Constants(**self.ways['constants'][way]).averages:
             notes.append('sorted by closeness alone: too few labels to choose by, or they did not help')
         answers.append((rows, line[rows], str(kind), notes))
     return answers

@@ -92,6 +92,7 @@ def get_model(
 
 # %% ../../nbs/stages/220_pipeline.ipynb #c022
 def _items_path(path): return path.with_suffix('.npy') # of a stage whose items are mapped from a file
+# by makers of stages; facts: losses, a checkpoint's row, or history and best, which `get_rows` reads
 def save_model(path, model, **facts): on_main(partial(save_checkpoint, path, model, **facts))
 def work_folder(path): return path.with_suffix('.work') # of a stage that is being made: its checkpoints
 

@@ -77,6 +77,7 @@ def trained_rows(
 # %% ../../../nbs/repro/paper/300_data.ipynb #c013c
 def proportions(s:Settings, rows) -> pd.DataFrame: # a row a quantity: quantity, paper, ours, ratio, source
     "What the paper has, what a profile has, and one over the other."
+    # for `table` and, from its csv, for docs/deviations.md (page deviations)
     paper = load_settings('paper')
     found = [(said, of(paper), of(s), source) for said, (source, of) in PROPORTIONS.items()]
     found[2:2] = trained_rows(rows, paper)

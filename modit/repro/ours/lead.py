@@ -14,7 +14,7 @@ from ...evaluation import sample_cases, score_cases, serve
 from ...ordering import Cases, Corpus, order_sequences
 from ..lib.evidence import apart, train_apart, untrained
 from ..pages.page import Page
-from ..report.looks import Look, BLUE, GREEN, ORANGE, PURPLE
+from ..report.looks import Look, BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION
 from ..report.report import Table, of_kind, together
 from ..report.verdicts import contrasts, in_points, split_panels
 from ...rounds import Run
@@ -50,7 +50,7 @@ def make_apart(
     save_run(path, Run([dict(domain=name, valid_joint=0.) for name in s.domains], models))
 
 # %% ../../../nbs/repro/ours/322_lead.ipynb #dd85ba39
-READS = ('main', 'own_direction')
+READS = ('main', 'own_direction', 'order')
 SCORES = ('lead',)
 _PAIRS = (('sft', 'average'), ('average_own', 'average'))
 
@@ -104,7 +104,9 @@ def run(p:Page) -> dict: # lead: per-case scores
 # %% ../../../nbs/repro/ours/322_lead.ipynb #c533ab47
 KINDS = dict(
     protocol=Look('as in the protocol', BLUE), sorted=Look('seeds at random, sorted', GREEN, 's'),
-    random=Look('seeds at random', ORANGE, 'D'), apart=Look('no sibling trained', PURPLE, 'v'))
+    random=Look('seeds at random', ORANGE, 'D'), apart=Look('no sibling trained', PURPLE, 'v'),
+    alone=Look('each domain trained alone', GREY, '^'),
+    shuffled=Look('alone, in random order', VERMILLION, 'x'))
 
 # %% ../../../nbs/repro/ours/322_lead.ipynb #bd0cf70e
 def leads(scores, s:Settings) -> pd.DataFrame: # of `contrasts`, with the intervention in `of`
@@ -113,13 +115,17 @@ def leads(scores, s:Settings) -> pd.DataFrame: # of `contrasts`, with the interv
     usual = [main[main.method.isin(['average', 'sft'])], steered[steered.method == 'average_own']]
     kinds = dict(protocol=pd.concat(usual, ignore_index=True))
     kinds |= {kind: of_kind(scores['lead'], kind) for kind in ('sorted', 'random', 'apart')}
+    for kind, order in dict(alone='ascending', shuffled='random').items(): # of the training sequences
+        rows = scores['order'][scores['order'].method == order].assign(method='sft')
+        kinds[kind] = pd.concat([*usual[1:], main[main.method == 'average'], rows], ignore_index=True)
     return together(**{kind: contrasts(rows, _PAIRS, s) for kind, rows in kinds.items()})
 
 # %% ../../../nbs/repro/ours/322_lead.ipynb #bb4a65ba
 def table(scores:dict, p:Page) -> dict: # label -> Table
     "The leads with intervals (ours)."
     found = leads(scores, p.s)
-    found = found[(found.of != 'sorted') | (found.a == 'sft')].reset_index(drop=True) # averages know no order
+    # averages know no order and no training
+    found = found[~found.of.isin(['sorted', 'alone', 'shuffled']) | (found.a == 'sft')].reset_index(drop=True)
     text = in_points(found).assign(case=found.of.map({name: x.label for name, x in KINDS.items()}))
     order = ['contrast', 'split', 'case']
     rows = text.set_index([*order, 'domain']).points.unstack().loc[text.set_index(order).index.unique()]

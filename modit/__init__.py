@@ -26,8 +26,8 @@ The whole method on a toy domain; nbs/005_method.ipynb explains it line by line:
     # MO-DiT  0.37
     # HPPO    0.44
 
-The numbers are Joint: of the items that a query retrieves, the share that has the attribute and
-belongs to the seeds' pattern.
+The numbers are Joint: of the items that a query retrieves, the part that has the attribute and
+belongs to the seeds' pattern. Toy data are too small for a result; the README has results.
 
 `help` shows an example of each name, such as `help(modit.serve)`; `s`, `corpus` and `cases` there are
 those above.

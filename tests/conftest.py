@@ -5,12 +5,10 @@ import io
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -196,18 +194,6 @@ COMMAND = 'from modit.cli.command import main; main()'
 
 
 def unit(x): return x/np.linalg.norm(x, axis=-1, keepdims=True)
-
-
-@contextmanager
-def full_disk(size):
-    "No file may grow beyond so many bytes, as where the disk is full."
-    old, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
-        signal.signal(signal.SIGXFSZ, handler)
 
 
 def own_settings(folders, items, **more):

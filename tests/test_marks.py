@@ -161,21 +161,10 @@ def test_importing_changes_nobodys_options():
 
 
 # ---- scores of a run with other values
-LESS = dict(domains=['D1'], cases=100)
-
-
-@pytest.fixture
-def untrained(tmp_path, monkeypatch):
-    "What is not committed is written elsewhere, and whoever asks for a corpus or a model is refused."
-    def refuse(*given, **more): raise AssertionError('a stage is asked for')
-    def folder(s, changed): return tmp_path if changed else figures_dir(s)
-    monkeypatch.setattr(pipeline, 'make_stage', refuse)
-    monkeypatch.setattr(page, 'results_folder', folder)
-    return tmp_path
-
-
-def test_what_was_computed_before_is_not_replaced(untrained):
-    p = open_page('order', profile='mini', **LESS)
+def test_what_was_computed_before_is_not_replaced(tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline, 'make_stage', None) # would fail if it were called
+    monkeypatch.setattr(page, 'results_folder', lambda s, changed: tmp_path if changed else figures_dir(s))
+    p = open_page('order', profile='mini', domains=['D1'], cases=100)
     mine = pd.DataFrame(dict(domain=['D1'], split=['item'], case=[7]))
     write_cases(p.folder, 'order', mine)
     found = p.scores(None)['order']

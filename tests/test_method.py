@@ -18,23 +18,15 @@ from conftest import ROOT, run_bare, run_python
 from style import cells
 from test_repo import CORE
 
-FIRST = '# the whole method'
+# The code block of the docstring, without the place it is indented to.
+LINES = dedent(re.search(r'^ *# the whole method\n(?: .*\n|\n)*', modit.__doc__, re.M)[0]).strip()
 STEP = .04 # with other draws of all batches HPPO's Joint moves by .03; a last bit can do no more
 PAGE = ROOT/'nbs'/'005_method.ipynb'
-
-
-def lines_of(text):
-    "The code block that begins with FIRST, without the place it is indented to; '' where there is none."
-    found = re.search(rf'^( *){FIRST}\n(?:\1.*\n| *\n)*', text, re.M)
-    return dedent(found[0]).partition('\n```')[0].strip() if found else ''
 
 
 def numbers_in(lines):
     "Method and Joint of each line such as `# HPPO    0.52`, or the same printed."
     return [(name, float(joint)) for name, joint in re.findall(r'^(?:# )?([\w-]+) +(0?\.\d\d)$', lines, re.M)]
-
-
-LINES = lines_of(modit.__doc__)
 
 
 @cache

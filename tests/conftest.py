@@ -11,11 +11,9 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
-import apart
 from style import ROOT, all_pages, is_experiment
 
 os.environ.setdefault('OMP_NUM_THREADS', '1') # before a library counts processors
@@ -143,13 +141,10 @@ def environment(copy):
 
 
 def run_apart(code, *words, copy=ROOT, **variables):
-    "Run a text of Python in a process of its own (tests/apart.py), whatever becomes of it."
+    "Run a text of Python in a process of its own, whatever becomes of it."
     env = environment(copy) | {name: str(value) for name, value in variables.items()}
-    with TemporaryDirectory() as place:
-        out, err = Path(place)/'out', Path(place)/'err'
-        run = apart.begin(code, *words, cwd=copy, env=env, out=out, err=err)
-        run.join()
-        return subprocess.CompletedProcess(code, run.exitcode, out.read_text('utf-8'), err.read_text('utf-8'))
+    command = [sys.executable, '-c', code, *map(str, words)]
+    return subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True)
 
 
 def run_python(code, copy, *words):
@@ -157,13 +152,6 @@ def run_python(code, copy, *words):
     run = run_apart(code, *words, copy=copy)
     assert run.returncode == 0, run.stderr[-3000:]
     return run.stdout
-
-
-def run_bare(code, *words, **variables):
-    "As `run_apart`, in a new interpreter, which imports all anew."
-    env = environment(ROOT) | {name: str(value) for name, value in variables.items()}
-    command = [sys.executable, '-c', code, *map(str, words)]
-    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
 
 
 def run_nbdev(copy, *names):

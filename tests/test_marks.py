@@ -8,7 +8,7 @@ import shutil
 import pandas as pd
 import pytest
 
-from conftest import ROOT, copied, results, run_bare
+from conftest import ROOT, copied, results, run_apart
 from modit.repro.datasets.datasets import DATASETS, asks, pages_asked
 from modit.repro.pages import marks, page, redraw
 from modit.repro.pages.marks import drop_stale, facts_of, has_run, run_marker
@@ -156,7 +156,7 @@ def test_importing_changes_nobodys_options():
                 dict(matplotlib.rcParams)]"""
     ours = 'modit.repro.pages.redraw, modit.repro.verdicts.claims'
     first = 'import matplotlib.pyplot, numpy, pandas, torch'
-    run = run_bare(f'{first}; a = {state}; import {ours}; assert a == {state}')
+    run = run_apart(f'{first}; a = {state}; import {ours}; assert a == {state}')
     assert run.returncode == 0, run.stderr[-2000:]
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import modit
-from conftest import ROOT, run_bare, run_python
+from conftest import ROOT, run_apart, run_python
 from style import cells
 from test_repo import CORE
 
@@ -74,7 +74,7 @@ def test_an_unknown_name_is_met_with_the_nearest():
 
 def test_the_package_alone_imports_nothing_heavy():
     heavy = {'torch', 'numpy', 'pandas', 'matplotlib', 'faiss', 'sklearn'}
-    assert run_bare(f'import modit, sys; print("heavy", *{heavy} & {{*sys.modules}})').stdout == 'heavy\n'
+    assert run_apart(f'import modit, sys; print("heavy", *{heavy} & {{*sys.modules}})').stdout == 'heavy\n'
 
 
 # A function that shares the name of its module, reached before and after the module was imported.

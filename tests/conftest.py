@@ -5,19 +5,15 @@ import io
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
-import apart
 from style import ROOT, all_pages, is_experiment
 
 os.environ.setdefault('OMP_NUM_THREADS', '1') # before a library counts processors
@@ -145,13 +141,10 @@ def environment(copy):
 
 
 def run_apart(code, *words, copy=ROOT, **variables):
-    "Run a text of Python in a process of its own (tests/apart.py), whatever becomes of it."
+    "Run a text of Python in a process of its own, whatever becomes of it."
     env = environment(copy) | {name: str(value) for name, value in variables.items()}
-    with TemporaryDirectory() as place:
-        out, err = Path(place)/'out', Path(place)/'err'
-        run = apart.begin(code, *words, cwd=copy, env=env, out=out, err=err)
-        run.join()
-        return subprocess.CompletedProcess(code, run.exitcode, out.read_text('utf-8'), err.read_text('utf-8'))
+    command = [sys.executable, '-c', code, *map(str, words)]
+    return subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True)
 
 
 def run_python(code, copy, *words):
@@ -159,13 +152,6 @@ def run_python(code, copy, *words):
     run = run_apart(code, *words, copy=copy)
     assert run.returncode == 0, run.stderr[-3000:]
     return run.stdout
-
-
-def run_bare(code, *words, **variables):
-    "As `run_apart`, in a new interpreter, which imports all anew."
-    env = environment(ROOT) | {name: str(value) for name, value in variables.items()}
-    command = [sys.executable, '-c', code, *map(str, words)]
-    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
 
 
 def run_nbdev(copy, *names):
@@ -196,18 +182,6 @@ COMMAND = 'from modit.cli.command import main; main()'
 
 
 def unit(x): return x/np.linalg.norm(x, axis=-1, keepdims=True)
-
-
-@contextmanager
-def full_disk(size):
-    "No file may grow beyond so many bytes, as where the disk is full."
-    old, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
-        signal.signal(signal.SIGXFSZ, handler)
 
 
 def own_settings(folders, items, **more):

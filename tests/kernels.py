@@ -30,12 +30,7 @@ KERNELS = {
 }
 
 
-def under(name):
-    "This process's variables, and those of a set of kernels."
-    if name not in KERNELS: sys.exit(f'{name}: no such set of kernels; there are {", ".join(KERNELS)}')
-    return os.environ | KERNELS[name]
-
-
 if __name__ == '__main__':
     name, *command = sys.argv[1:]
-    os.execvpe(command[0], command, under(name))
+    if name not in KERNELS: sys.exit(f'{name}: no such set of kernels; there are {", ".join(KERNELS)}')
+    os.execvpe(command[0], command, os.environ | KERNELS[name])

@@ -1,15 +1,13 @@
 """The course: its solutions run and print what they say they print, its commands ask for what pages have."""
-import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from conftest import ROOT
+from conftest import ROOT, environment
 from modit.repro.pages.notebooks import check_parameters
 
 COURSE = (ROOT/'nbs'/'COURSE.md').read_text('utf-8')
@@ -35,8 +33,7 @@ def test_a_solution_prints_what_it_says(lesson, tmp_path, monkeypatch, capsys):
 def test_a_result_of_one_s_own_is_what_the_text_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(*blocks('10', 'python'), {})
-    path = f'{Path(sys.executable).parent}{os.pathsep}{os.environ["PATH"]}'
-    env = os.environ | dict(PATH=path, MODIT_RUNS=str(tmp_path/'runs'))
+    env = environment(ROOT) | dict(MODIT_RUNS=str(tmp_path/'runs'))
     done = subprocess.run(['bash', '-ec', *blocks('10', 'bash')], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = re.findall(r'^(new|known) patterns: .*\[(\S+), ', done.stdout, re.M)

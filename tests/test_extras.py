@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, distribution, packages_dist
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name as canonical
 
 from conftest import EXPERIMENTS, PAGES, ROOT
 from modit.repro.report.report import PACKAGES
@@ -28,9 +29,6 @@ BEHIND = {r'\.to_markdown\(': 'tabulate', r"'-m', 'snakemake'": 'snakemake',
 # our own, and what a test or a page goes on without
 OURS = {'modit', *(p.stem for place in ('tests', 'docs', 'bench') for p in (ROOT/place).glob('*.py'))}
 TRIED = {'typst', 'datasets', 'lancedb', 'pgserver', 'psycopg', 'qdrant_client'}
-
-
-def canonical(name): return re.sub(r'[-_.]+', '-', name).lower()
 
 
 def brought(asked, extra='', seen=None):

@@ -12,7 +12,9 @@ from matplotlib.collections import Collection
 from matplotlib.colors import to_hex, to_rgba_array
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.path import Path as Outline
 from matplotlib.text import Text
+from matplotlib.transforms import Affine2D
 
 from conftest import ROOT, tracked_files
 from modit.repro.report import looks
@@ -38,32 +40,22 @@ def texts_of(figure):
 
 
 def box_of(text, renderer):
-    "Corners (4, 2) of a text in pixels, turned as the text is, and smaller by half the allowed overlap."
+    "The rectangle of a text in pixels, turned as the text is, and smaller by half the allowed overlap."
     middle = Text.get_window_extent(text, renderer)
     centre = np.array([middle.x0 + middle.x1, middle.y0 + middle.y1])/2
     angle = text.get_rotation()
     text.set_rotation(0)
     flat = Text.get_window_extent(text, renderer)
     text.set_rotation(angle)
-    half = np.maximum(np.array([flat.width, flat.height])/2 - OVERLAP/2, .1)
-    c, s = np.cos(np.radians(angle)), np.sin(np.radians(angle))
-    corners = half*np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]])
-    return centre + corners @ np.array([[c, s], [-s, c]])
-
-
-def reach_into(a, b):
-    "Whether two rectangles overlap: no side of either separates them."
-    for corners in (a, b):
-        for side in (corners[1] - corners[0], corners[3] - corners[0]):
-            along_a, along_b = a @ side, b @ side
-            if along_a.max() <= along_b.min() or along_b.max() <= along_a.min(): return False
-    return True
+    size = np.maximum([flat.width - OVERLAP, flat.height - OVERLAP], .2)
+    turn = Affine2D().translate(-.5, -.5).scale(*size).rotate_deg(angle).translate(*centre)
+    return turn.transform_path(Outline.unit_rectangle())
 
 
 def overlapping(texts, renderer):
     "Pairs of texts of which one lies over the other."
     boxes = [(t.get_text(), box_of(t, renderer)) for t in texts]
-    return [(a, b) for (a, x), (b, y) in combinations(boxes, 2) if reach_into(x, y)]
+    return [(a, b) for (a, x), (b, y) in combinations(boxes, 2) if x.intersects_path(y, filled=True)]
 
 
 def colours_of(figure):

@@ -37,12 +37,6 @@ def write(path, **other):
     return path
 
 
-def put(path, x):
-    "Other embeddings, as another program may write them."
-    with open(path/'embeddings.npy', 'wb') as f: np.lib.format.write_array(f, x)
-    return path
-
-
 def facts(path, **values):
     "What is known of a folder, as a person writes it."
     lines = [f'{name} = {value}' for name, value in values.items()]
@@ -72,7 +66,8 @@ def with_row(row, value):
     (D1.items[0], r'shape \(16,\); write one row an item'), (np.ones((N, 4), int), 'int64; write float32'),
     (np.array([object()]*3), 'cannot be read'), (D1.items[1:], f'has {N - 1} rows, the items {N}')])
 def test_other_arrays_have_their_line(tmp_path, x, said):
-    lines = problems(put(write(tmp_path/'own'), x))
+    np.save(write(tmp_path/'own')/'embeddings.npy', x) # as another program may write them
+    lines = problems(tmp_path/'own')
     assert len([line for line in lines if re.search(said, line)]) == 1, lines
     with pytest.raises(ValueError, match='own: '): read_folder(tmp_path/'own')
 

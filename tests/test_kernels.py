@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import run_bare
+from conftest import run_apart
 from kernels import KERNELS
 
 RUN = """
@@ -33,7 +33,7 @@ np.savez(sys.argv[1], pattern=corpus.pattern, role=corpus.role, sequence=pool.ca
                     reason='this machine has no newer kernels than those it would be compared with')
 def test_other_kernels_decide_alike(tmp_path):
     def run(name): # what it decided
-        done = run_bare(RUN, tmp_path/f'{name}.npz', MODIT_RUNS=tmp_path/name, **KERNELS[name])
+        done = run_apart(RUN, tmp_path/f'{name}.npz', MODIT_RUNS=tmp_path/name, **KERNELS[name])
         assert done.returncode == 0, done.stderr[-3000:]
         with np.load(tmp_path/f'{name}.npz') as arrays: return dict(arrays)
     with ThreadPoolExecutor(2) as pool: here, older = pool.map(run, ('here', 'no-avx2'))
@@ -60,7 +60,7 @@ print('OPENBLAS_CORETYPE' in os.environ, *kernels)
 
 @pytest.mark.parametrize('first', ['modit.retrieval', 'modit.index.engines', 'modit.stages.pipeline'])
 def test_faiss_takes_the_kernels_that_numpy_chose(first):
-    left, *found = run_bare(LOADED.format(first=first)).stdout.split()
+    left, *found = run_apart(LOADED.format(first=first)).stdout.split()
     assert left == 'False' # programs that are started later choose for themselves
     if not {'Haswell', 'SkylakeX'} & {*found}: pytest.skip('an older processor, or another library')
     assert len(found) > 1 and len({*found}) == 1

@@ -8,7 +8,7 @@ import shutil
 import pandas as pd
 import pytest
 
-from conftest import ROOT, copied, results, run_bare
+from conftest import ROOT, copied, results, run_apart
 from modit.repro.datasets.datasets import DATASETS, asks, pages_asked
 from modit.repro.pages import marks, page, redraw
 from modit.repro.pages.marks import drop_stale, facts_of, has_run, run_marker
@@ -156,26 +156,15 @@ def test_importing_changes_nobodys_options():
                 dict(matplotlib.rcParams)]"""
     ours = 'modit.repro.pages.redraw, modit.repro.verdicts.claims'
     first = 'import matplotlib.pyplot, numpy, pandas, torch'
-    run = run_bare(f'{first}; a = {state}; import {ours}; assert a == {state}')
+    run = run_apart(f'{first}; a = {state}; import {ours}; assert a == {state}')
     assert run.returncode == 0, run.stderr[-2000:]
 
 
 # ---- scores of a run with other values
-LESS = dict(domains=['D1'], cases=100)
-
-
-@pytest.fixture
-def untrained(tmp_path, monkeypatch):
-    "What is not committed is written elsewhere, and whoever asks for a corpus or a model is refused."
-    def refuse(*given, **more): raise AssertionError('a stage is asked for')
-    def folder(s, changed): return tmp_path if changed else figures_dir(s)
-    monkeypatch.setattr(pipeline, 'make_stage', refuse)
-    monkeypatch.setattr(page, 'results_folder', folder)
-    return tmp_path
-
-
-def test_what_was_computed_before_is_not_replaced(untrained):
-    p = open_page('order', profile='mini', **LESS)
+def test_what_was_computed_before_is_not_replaced(tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline, 'make_stage', None) # would fail if it were called
+    monkeypatch.setattr(page, 'results_folder', lambda s, changed: tmp_path if changed else figures_dir(s))
+    p = open_page('order', profile='mini', domains=['D1'], cases=100)
     mine = pd.DataFrame(dict(domain=['D1'], split=['item'], case=[7]))
     write_cases(p.folder, 'order', mine)
     found = p.scores(None)['order']

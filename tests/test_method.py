@@ -14,27 +14,19 @@ import pandas as pd
 import pytest
 
 import modit
-from conftest import ROOT, run_bare, run_python
+from conftest import ROOT, run_apart, run_python
 from style import cells
 from test_repo import CORE
 
-FIRST = '# the whole method'
+# The code block of the docstring, without the place it is indented to.
+LINES = dedent(re.search(r'^ *# the whole method\n(?: .*\n|\n)*', modit.__doc__, re.M)[0]).strip()
 STEP = .04 # with other draws of all batches HPPO's Joint moves by .03; a last bit can do no more
 PAGE = ROOT/'nbs'/'005_method.ipynb'
-
-
-def lines_of(text):
-    "The code block that begins with FIRST, without the place it is indented to; '' where there is none."
-    found = re.search(rf'^( *){FIRST}\n(?:\1.*\n| *\n)*', text, re.M)
-    return dedent(found[0]).partition('\n```')[0].strip() if found else ''
 
 
 def numbers_in(lines):
     "Method and Joint of each line such as `# HPPO    0.52`, or the same printed."
     return [(name, float(joint)) for name, joint in re.findall(r'^(?:# )?([\w-]+) +(0?\.\d\d)$', lines, re.M)]
-
-
-LINES = lines_of(modit.__doc__)
 
 
 @cache
@@ -82,7 +74,7 @@ def test_an_unknown_name_is_met_with_the_nearest():
 
 def test_the_package_alone_imports_nothing_heavy():
     heavy = {'torch', 'numpy', 'pandas', 'matplotlib', 'faiss', 'sklearn'}
-    assert run_bare(f'import modit, sys; print("heavy", *{heavy} & {{*sys.modules}})').stdout == 'heavy\n'
+    assert run_apart(f'import modit, sys; print("heavy", *{heavy} & {{*sys.modules}})').stdout == 'heavy\n'
 
 
 # A function that shares the name of its module, reached before and after the module was imported.

@@ -97,16 +97,13 @@ def outputs_of(request):
 
 
 # ---- stored and new
-def joined(value): return ''.join(value) if isinstance(value, list) else value
-
-
 def shown(outputs):
     "What a cell shows, as (kind, content); what is printed is one text."
     found = {}
     for output in outputs:
         if output['output_type'] == 'stream': parts = {output['name']: output['text']}
         else: parts = {f'{kind} of {output["output_type"]}': x for kind, x in output.get('data', {}).items()}
-        for kind, content in parts.items(): found.setdefault(kind, []).append(joined(content))
+        for kind, content in parts.items(): found.setdefault(kind, []).append(''.join(content))
     streams = {kind: [''.join(found[kind])] for kind in ('stdout', 'stderr') if kind in found}
     return [(kind, content) for kind, many in sorted((found | streams).items()) for content in many]
 

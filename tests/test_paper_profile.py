@@ -23,14 +23,6 @@ def change(a, b):
     return max((x - y).abs().max().item() for x, y in weights)
 
 
-def static_pool(corpus, s):
-    "Two cases, their static candidates, rewards by hand: the third is purer than the winner."
-    cases = training_cases(corpus, 2, s, 'hppo')
-    candidates = static_candidates(corpus, cases, s.tail_depths)
-    joint, same = np.array([[.5, .1, .2, .3]]*2), np.array([[.9, .8, .95, .9]]*2)
-    return Pool(cases, candidates, joint, same, ('static',)*4)
-
-
 @pytest.mark.slow
 def test_one_step_of_every_stage():
     s, rng = load_settings('paper', **FEW), stream(0, 'paper profile')
@@ -48,5 +40,8 @@ def test_one_step_of_every_stage():
     assert len(losses) == 1 and np.isfinite(losses[0]) and change(continued, tuned) > 0
     policy = continued # its memory is used again
     policy.load_state_dict(tuned.state_dict())
-    facts = hppo_round(policy, tuned, corpus, static_pool(corpus, s), s, VARIANTS['pareto'], 1, 1)
+    cases = training_cases(corpus, 2, s, 'hppo')
+    joint, same = np.array([[.5, .1, .2, .3]]*2), np.array([[.9, .8, .95, .9]]*2) # the third is purer
+    pool = Pool(cases, static_candidates(corpus, cases, s.tail_depths), joint, same, ('static',)*4)
+    facts = hppo_round(policy, tuned, corpus, pool, s, VARIANTS['pareto'], 1, 1)
     assert facts['pairs'] == 4 and facts['kept'] == 2 and change(tuned, policy) > 0

@@ -77,18 +77,15 @@ def test_our_side_has_no_number_that_was_typed(row):
         assert not re.search(r'\d', typed), f'{column}: {typed}'
 
 
+# LaTeX is read without marks of emphasis and mathematics.
 MACROS = {r'\shortJoint{}': 'Joint@K', r'\hppo{}': 'HPPO', '~': ' ', '{,}': ',', '$': '', '---': ', '}
-
-
-def plain(text):
-    "LaTeX as it is read: without marks of emphasis and mathematics."
-    for a, b in MACROS.items(): text = text.replace(a, b)
-    return re.sub(r'\s+', ' ', re.sub(r'\\(?:emph|textbf|texttt)\{([^}]*)\}', r'\1', text))
 
 
 @needs_paper
 def test_quotes_are_the_papers():
-    text = plain(PAPER.read_text('utf-8'))
+    text = PAPER.read_text('utf-8')
+    for a, b in MACROS.items(): text = text.replace(a, b)
+    text = re.sub(r'\s+', ' ', re.sub(r'\\(?:emph|textbf|texttt)\{([^}]*)\}', r'\1', text))
     quotes = re.findall(r'“([^”]*)”', ' '.join([*LISTED.paper, *LISTED.why]))
     assert len(quotes) > 15 and not [q for q in quotes if q not in text]
 

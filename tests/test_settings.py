@@ -73,20 +73,12 @@ def test_bad_setting_is_refused_before_and_after_loading(bad, said):
     assert str(early.value) == str(late.value) and '\n' not in str(late.value)
 
 
-def test_unknown_profile_and_key_in_the_file(tmp_path):
-    with pytest.raises(ValueError, match='smoke, mini|paper'): load_settings('tiny')
-    text, path = (ROOT/'settings.ini').read_text('utf-8'), tmp_path/'settings.ini'
-    path.write_text(text.replace('[paper]', '[paper]\nmargn = 0.1'), 'utf-8')
-    with pytest.raises(ValueError, match='margn.*margin'): load_settings('paper', path)
-    path.write_text(text.replace('\nmargin = ', '\n# margin = '), 'utf-8')
-    with pytest.raises(ValueError, match='lacks margin'): load_settings('paper', path)
-
-
 @pytest.mark.parametrize('old, new, said', [
+    ('[mini]\n', '[mini]\nmargn = 0.1\n', 'margn.*margin'), ('\nmargin = ', '\n# margin = ', 'lacks margin'),
     ('[mini]\n', '[mini]\nk = 50\n', r'settings\.ini.*\bk\b'),
     ('# settings.ini:', 'seed = 0\n#', r'settings\.ini'),
     ('valid_patterns = 0.25', 'valid_patterns = 25%', r'settings\.ini|setting valid_patterns'),
-], ids=['a key twice', 'before the first section', 'percent'])
+], ids=['unknown key', 'missing key', 'a key twice', 'before the first section', 'percent'])
 def test_malformed_file(tmp_path, old, new, said):
     text, path = (ROOT/'settings.ini').read_text('utf-8'), tmp_path/'settings.ini'
     assert old in text

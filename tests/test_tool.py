@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import COMMAND, ROOT, environment, run_bare, unit
+from conftest import COMMAND, ROOT, environment, run_apart, unit
 from modit.data.columns import read_table
 from modit.data.folder import read_facts, write_folder
 from modit.repro.leaderboard.labels import same as board_same
@@ -621,6 +621,6 @@ assert not heavy, heavy
 
 def test_a_second_list_imports_nothing_slow(opened, shop, tmp_path):
     (tmp_path/'ids').write_text('\n'.join(ASKED), 'utf-8')
-    run = run_bare(LIGHT, 'expand', shop, '--seeds', tmp_path/'ids')
+    run = run_apart(LIGHT, 'expand', shop, '--seeds', tmp_path/'ids')
     assert not run.returncode, run.stderr
     assert pd.read_csv(io.StringIO(run.stdout), sep='\t').id.tolist() == opened.expand(ASKED).id.tolist()

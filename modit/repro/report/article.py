@@ -131,20 +131,19 @@ def _values(): # name -> what the text may use
 def written(v): return f'{v:,}' if isinstance(v, int) else v # as the text shows a value
 
 def filled(
-    name,          # of a text in docs/article
-    values:dict,   # name -> what the text may use
-    shown=written, # function of a value -> its text
-) -> str:          # Markdown
+    name,        # of a text in docs/article
+    values:dict, # name -> what the text may use
+) -> str:        # Markdown
     "A text with its values; an unknown value raises `jinja2.UndefinedError`."
     # for the article and for the README (page front)
     text = (repo_root()/FOLDER/f'{name}.md').read_text('utf-8')
     how = dict(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
-    return jinja2.Environment(finalize=shown, **how).from_string(text).render(values)
+    return jinja2.Environment(finalize=written, **how).from_string(text).render(values)
 
 # %% ../../../nbs/repro/report/216_article.ipynb #82b0b753
-def fill(shown=written) -> str: # Markdown
+def fill() -> str: # Markdown
     "The text of the article with its values."
-    return filled('text', _values(), shown).rstrip('\n')
+    return filled('text', _values()).rstrip('\n')
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a034
 def _string(text): return json.dumps(text, ensure_ascii=False) # as Typst writes it

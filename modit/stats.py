@@ -105,7 +105,7 @@ def paired_bootstrap(
     return intervals[0] if single else intervals
 
 # %% ../nbs/190_stats.ipynb #c038
-def _student(mean, error, units): # low, high and p of Student's t over units
+def _student(mean, error, units): # 95%: low, high and p of Student's t over units
     if error <= 1e-9*abs(mean): return NOTHING_TOLD if mean else (0, 0, 1) # all alike, but for rounding
     half = t.ppf(.975, units - 1)*error
     return mean - half, mean + half, 2*t.sf(abs(mean)/error, units - 1)
@@ -115,7 +115,7 @@ def cluster_interval(
     b,          # scores of the other method, or None for the marginal mean of a
     clusters,   # (n,) pattern of each case
 ) -> Interval:  # units counts patterns
-    "Mean per-case difference, Student's t over patterns (95%); `ValueError` for fewer than two of them (ours)."
+    "Mean per-case difference with Student's t over patterns; `ValueError` for fewer than two of them (ours)."
     # the rule on new patterns, half of that on items (page verdicts); the leaderboard, `modit evaluate`
     values, clusters = _contrast(a, b)[0][:, 0], np.asarray(clusters)
     scored = ~np.isnan(values)

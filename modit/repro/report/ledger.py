@@ -114,7 +114,6 @@ def update_claims(
 ) -> pd.DataFrame: # the rows that were given, with their statements
     "Merge claims into the folder's claims.csv, and their cells into claim-cells.csv."
     # called by `Page.publish` for a page, and by redraws for what was not run
-    folder = Path(folder)
     rows = pd.DataFrame(list(claims), columns=[c for c in _CLAIM if c not in _FIXED])
     rows = rows.merge(read_reported('claims'), on='id', how='left')[_CLAIM].astype(COUNTS)
     if not len(rows): return rows

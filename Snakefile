@@ -8,7 +8,7 @@
 import os
 from pathlib import Path
 
-from modit.repro.datasets.datasets import asks, pages_asked
+from modit.repro.datasets.datasets import ASKED, DATASETS, asks
 from modit.repro.pages.graph import MAIN_VARIANTS, main_stages, page_job, stage_jobs
 from modit.repro.pages.notebooks import experiments, short_name
 from modit.repro.pages.parameters import of_paper
@@ -17,8 +17,9 @@ from modit.settings import load_settings
 
 S = load_settings(config.get('profile', 'mini'))
 MAIN = ('300_data', '310_density', '320_main', '380_bootstrap')
+OWN = DATASETS[S.profile].pages if S.profile in DATASETS else ASKED
 PUBLIC = [name for name in experiments() if name in MAIN and asks(S.profile, 'main')
-          or short_name(name) in pages_asked(S.profile)]
+          or short_name(name) in OWN]
 PAGES = {name: page_job(S, name) for name in experiments()}
 SECOND_STAGES, SECOND = second_jobs(S.profile)
 STAGES = stage_jobs(S, main_stages(S)) | SECOND_STAGES

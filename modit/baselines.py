@@ -200,17 +200,13 @@ def own_directions(
     corpus, # Corpus
     n:int,  # number of neighbours of the average
 ):          # Cases -> (cases, d) unit
-    "The seeds' own directions, each computed once."
-    # for averaging and policies alike (pages baselines, own_direction, evidence)
-    known = {} # seeds, as bytes -> direction
+    "The seeds' own directions, computed once for the same cases."
+    # for averaging and policies alike (pages baselines, own_direction, evidence), and for all constants
+    known = {} # sequences, as bytes -> directions
     def directions(cases):
-        # the whole sequence, since all of it is left out of the neighbours
-        seeds = [row.tobytes() for row in cases.sequence]
-        new = np.flatnonzero([key not in known for key in seeds])
-        if len(new):
-            rows = own_direction(corpus, cases[new], n)
-            known.update(zip([seeds[i] for i in new], rows, strict=True))
-        return np.stack([known[key] for key in seeds])
+        key = cases.sequence.tobytes() # whole, since all of it is left out of the neighbours
+        if key not in known: known[key] = own_direction(corpus, cases, n)
+        return known[key]
     return directions
 
 # %% ../nbs/150_baselines.ipynb #s015

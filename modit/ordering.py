@@ -70,8 +70,6 @@ def prepare_corpus(
     """Patterns, holdouts and predicted density of a domain.
 
     >>> corpus = modit.prepare_corpus(domain, s)
-    >>> corpus.density.shape
-    (3000,)
     """
     # the stage `corpus`
     name = domain.name

@@ -72,8 +72,6 @@ def pretrain(
     """Raw-sequence pretraining of a new model (stage i).
 
     >>> base, losses = modit.pretrain(modit.synthetic_sessions(s), s)
-    >>> len(losses) == s.pretrain_steps
-    True
     """
     # the stage `pretrained` (page pipeline), and the leaderboard's own model
     model = new_model(s)

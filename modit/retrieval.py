@@ -71,7 +71,7 @@ faiss = _load_faiss()
 @contextmanager
 def one_product(): # a context, or a decorator
     "Inside it FAISS has one thread and searches a block of queries by one matrix product."
-    # for searches here, and while lists and graphs are built (page engines)
+    # for searches here, and while lists are built (page engines)
     usual = faiss.omp_get_max_threads(), faiss.cvar.distance_compute_blas_threshold
     faiss.omp_set_num_threads(1) # fixes the order of sums
     faiss.cvar.distance_compute_blas_threshold = 0 # else few queries are compared one by one, and round so
@@ -117,8 +117,8 @@ class Flat:
 
 # %% ../nbs/040_retrieval.ipynb #c014
 ENGINES = dict( # word: function that makes an engine from the items
-    hnsw='modit.index.engines:hnsw_index', ivf='modit.index.engines:lists_index',
-    torch='modit.index.device:DeviceIndex', milvus='modit.index.milvus:MilvusIndex')
+    ivf='modit.index.engines:lists_index', torch='modit.index.device:DeviceIndex',
+    milvus='modit.index.milvus:MilvusIndex')
 
 def open_engine(
     items,       # (n, d) unit embeddings
@@ -139,7 +139,7 @@ class VectorIndex:
     "Nearest items by inner product, in fixed blocks, ties by (score, id)."
     def __init__(self,
         items,       # (n, d) embeddings
-        kind='flat', # flat, hnsw, ivf, milvus, or an object with `search`
+        kind='flat', # flat, a word of ENGINES, or an object with `search`
         block=256,   # queries searched together
     ):
         self.items = check_embeddings(items, name='items')
@@ -220,7 +220,7 @@ def search(
 @patch
 def with_engine(
     self:VectorIndex,
-    kind, # flat, hnsw, ivf, milvus, or an object with `search`
+    kind, # flat, a word of ENGINES, or an object with `search`
 ) -> VectorIndex:
     "The same items and block size with another engine."
     # for the audit of an engine against exact search (page engines)

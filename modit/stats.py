@@ -105,16 +105,15 @@ def paired_bootstrap(
     return intervals[0] if single else intervals
 
 # %% ../nbs/190_stats.ipynb #c038
-def _student(mean, error, units, level): # low, high and p of Student's t over units
+def _student(mean, error, units): # 95%: low, high and p of Student's t over units
     if error <= 1e-9*abs(mean): return NOTHING_TOLD if mean else (0, 0, 1) # all alike, but for rounding
-    half = t.ppf((1 + level)/2, units - 1)*error
+    half = t.ppf(.975, units - 1)*error
     return mean - half, mean + half, 2*t.sf(abs(mean)/error, units - 1)
 
 def cluster_interval(
     a,          # (n,) per-case scores
     b,          # scores of the other method, or None for the marginal mean of a
     clusters,   # (n,) pattern of each case
-    level=.95,  # coverage
 ) -> Interval:  # units counts patterns
     "Mean per-case difference with Student's t over patterns; `ValueError` for fewer than two of them (ours)."
     # the rule on new patterns, half of that on items (page verdicts); the leaderboard, `modit evaluate`
@@ -124,7 +123,7 @@ def cluster_interval(
     if len(unit) < 2: raise ValueError(f'{len(unit)} patterns cannot tell how they differ; hold out more')
     mean, units = values.mean(), len(unit)
     error = np.sqrt(units/(units - 1)*np.square(np.bincount(group, values - mean)).sum())/len(values)
-    return Interval(*map(float, (mean, *_student(mean, error, units, level))), len(values), units)
+    return Interval(*map(float, (mean, *_student(mean, error, units))), len(values), units)
 
 # %% ../nbs/190_stats.ipynb #c050
 def holm(

@@ -18,7 +18,7 @@ from modit.store import stream
 
 lacking = [name for name in ('pymilvus', 'milvus_lite', 'pyarrow') if find_spec(name) is None]
 needs_milvus = pytest.mark.skipif(bool(lacking), reason=f'modit[milvus] lacks {", ".join(lacking)}')
-KINDS = ('flat', 'torch', 'hnsw', 'ivf', pytest.param('milvus', marks=needs_milvus))
+KINDS = ('flat', 'torch', 'ivf', pytest.param('milvus', marks=needs_milvus))
 
 
 def grouped(n, d, groups, rng):
@@ -75,7 +75,7 @@ def test_torch_holds_few_scores_at_once(monkeypatch, room):
 
 
 def test_an_accelerator_takes_over_exact_search_and_nothing_else(monkeypatch):
-    words = ('flat', 'ivf', 'hnsw', 'torch', 'mine:engine')
+    words = ('flat', 'ivf', 'torch', 'mine:engine')
     for place in ('cpu', 'cuda', 'xpu'):
         monkeypatch.setattr(device, 'search_device', lambda place=place: torch.device(place))
         taken = dict(zip(words, map(device.engine_here, words), strict=True))

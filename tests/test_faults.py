@@ -200,7 +200,7 @@ def test_a_key_follows_the_code_of_its_engine():
     def code(index): # of a corpus with this index
         words = stages.functions_of(load_settings('smoke', index=index), 'corpus')
         return '\n'.join(stages.code_reached(*words))
-    assert 'IndexHNSWFlat' in code('hnsw') and 'IndexHNSWFlat' not in code('flat')
+    assert 'IndexIVFScalarQuantizer' in code('ivf') and 'IndexIVFScalarQuantizer' not in code('flat')
 
 
 def test_a_default_of_a_variant_that_is_another_now_changes_its_keys():

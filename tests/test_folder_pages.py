@@ -2,7 +2,7 @@
 import pytest
 
 from conftest import EXPERIMENTS, run_python, toy_repository
-from modit.repro.datasets.datasets import DATASETS, pages_asked
+from modit.repro.datasets.datasets import DATASETS
 from modit.data.folder import inspect_folder, write_folder
 from modit.repro.report.report import read_cases
 from modit.repro.pages.notebooks import short_name
@@ -13,7 +13,7 @@ NAMES = ('mice', 'men-2')
 OWN = dict(items='3000 3600', clusters='12 12', heldout_clusters='3 3', valid_clusters='2 2',
            train_rows='64 96', normal_share='.2 .2', repetition='1 1', sft_epochs='1 1', heldout_items='.5')
 MAIN = ('data', 'density', 'main', 'bootstrap')
-ASKED = {*MAIN, *(page for profile in DATASETS for page in pages_asked(profile))}
+ASKED = {*MAIN, *(page for row in DATASETS.values() for page in row.pages)}
 PAGES = [page.stem for page in EXPERIMENTS if short_name(page.stem) in ASKED]
 RUN = """
 import matplotlib

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from conftest import ROOT, copied, results, run_apart
-from modit.repro.datasets.datasets import DATASETS, asks, pages_asked
+from modit.repro.datasets.datasets import DATASETS, asks
 from modit.repro.pages import marks, page, redraw
 from modit.repro.pages.marks import drop_stale, facts_of, has_run, run_marker
 from modit.repro.pages.notebooks import short_name
@@ -174,7 +174,7 @@ def test_what_was_computed_before_is_not_replaced(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize('profile', [x for x in DATASETS if not asks(x, 'main')])
 def test_a_page_reads_only_what_its_data_set_is_asked(profile):
-    asked = pages_asked(profile)
+    asked = DATASETS[profile].pages
     assert asked and all(has_scores(profile, name) for name in asked)
     for name in asked:
         assert {owner_of(score) for score in reads_of(name, profile)} <= {*asked}, name

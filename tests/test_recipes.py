@@ -68,7 +68,7 @@ def make_toys(name, folder):
 '''
 HEAD = 'DATASETS = { # profile -> its row'
 DATASET = f"""{HEAD}
-    'toys': Dataset('datasets.toys:make_toys', 'toys', ('order',)),"""
+    'toys': Dataset('datasets.toys:make_toys', ('order',)),"""
 SECTION = """
 [toys]
 base = smoke

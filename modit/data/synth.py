@@ -181,8 +181,6 @@ def synthetic_domain(
     """A synthetic domain, drawn from the world of the settings.
 
     >>> domain = modit.synthetic_domain(s, 'D3')
-    >>> domain.items.shape
-    (3000, 16)
     """
     # the stage `domain` (page pipeline)
     return make_domain(make_world(s), name, s, path=path)

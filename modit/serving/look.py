@@ -82,12 +82,7 @@ def card(
 
 # %% ../../nbs/serving/258_look.ipynb #38bed0ab
 class Look:
-    """A grid of items, with seeds and marks by a click; a notebook shows it.
-
-    >>> page = Look(shoes, ['shoe1', 'shoe2'])
-    >>> page.marks # after two clicks
-    {'shoe7': 'right', 'shoe9': 'wrong'}
-    """
+    "A grid of items, with seeds and, in `marks`, what is right and wrong by a click; a notebook shows it."
     def __init__(self,
         retriever,  # with ids, columns and expand
         seeds=(),   # ids to begin with

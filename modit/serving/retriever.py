@@ -132,11 +132,8 @@ def seed_rows(
     self:Retriever,
     seeds, # ids or vectors
 ) -> tuple[np.ndarray, np.ndarray]: # (m, d) unit; rows among the items, none for others
-    """Read seeds; raises `ValueError` for what is none.
-
-    >>> shoes.seed_rows(['boot1', 'boot2'])[1]
-    array([1, 2])
-    """
+    "Read seeds; raises `ValueError` for what is none."
+    # for `question`
     for shelf in (self.own, self.goods): shelf.unchanged()
     seeds, none = ids_or_vectors(seeds, self.own.x.shape[1]), np.empty(0, np.int64)
     if isinstance(seeds, np.ndarray): return seeds, none
@@ -158,11 +155,8 @@ def question(
     distinct=None, # a column: one item of a value; or {column: items}
     labelled=False, # list labelled items too
 ) -> Question:
-    """What is asked, read and checked; raises `ValueError`.
-
-    >>> shoes.question(['shoe1'], k=3).k
-    3
-    """
+    "What is asked, read and checked; raises `ValueError`."
+    # for `expand` and `query`, and for many lists at once (page lists)
     x, rows = self.seed_rows(seeds)
     require(np.linalg.norm(x.mean(0)) > 1e-3, 'the seeds cancel out; give seeds that are alike, or a part')
     marks = [rows_called(self.goods, _several(ids), 'marked id') for ids in (right, wrong)]
@@ -218,11 +212,8 @@ def lists(
     self:Retriever,
     questions, # of `question`
 ) -> list: # of each: rows, scores, known or new, notes
-    """The lists of some questions, together.
-
-    >>> len(shoes.lists([shoes.question(['shoe1']), shoes.question(['shoe2', 'shoe3'])]))
-    2
-    """
+    "The lists of some questions, together."
+    # for `expand`, and for many lists at once (page lists)
     answers = []
     for q, line, kind in zip(questions, *self._scores(questions), strict=True):
         kept, notes = where(self.goods.columns, q.where)

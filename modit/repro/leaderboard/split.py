@@ -175,13 +175,12 @@ def density_weights(
     items,     # (N, d)
     labels,    # (N,) with NaN where there is none
     k:int,     # neighbours
-    anchors=2000, # labelled items whose density is measured
 ) -> np.ndarray: # (d,) of the ridge regression
     "The density predictor, from labelled items alone."
     # for rows that steer (page labels), and for seeds at the low end of a sequence
     known = np.flatnonzero(~np.isnan(labels))
     x, y = items[known], labels[known]
-    rows = stream(0, 'leaderboard', 'anchors').permutation(len(known))[:anchors]
+    rows = stream(0, 'leaderboard', 'anchors').permutation(len(known))[:2000] # anchors
     close = x[rows] @ x.T
     close[np.arange(len(rows)), rows] = -2 # below every cosine: an item is no neighbour of itself
     density = y[np.argpartition(close, -k, axis=1)[:, -k:]].mean(1)

@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'COLUMNS', 'NEW', 'SHOWN', 'scored_draw', 'answers_of', 'over_draws', 'run', 'beside',
-           'new_table', 'table', 'plot', 'same_kept', 'claims']
+           'table', 'plot', 'same_kept', 'claims']
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #63fb1226
 from dataclasses import replace
@@ -99,18 +99,14 @@ def beside(scores) -> pd.DataFrame: # per-case scores of all methods
 # %% ../../../nbs/repro/ours/365_direct.ipynb #29128b4f
 NEW = ('average', 'sft', 'hppo', 'average_own', 'direct')
 
-def new_table(scores) -> pd.DataFrame: # split, domain and one column for each method
-    "Joint among new items (ours)."
-    rows = of_kind(scores['direct'], 'new')
-    return by_method(rows, scored(NEW, rows))
-
 # %% ../../../nbs/repro/ours/365_direct.ipynb #98c32f56
 def table(scores:dict, p:Page) -> dict: # label -> Table
     "Joint of the policies, and among new items (ours)."
-    cases = beside(scores)
+    cases, new = beside(scores), of_kind(scores['direct'], 'new')
     words = f'Direct rewards: means of {len(p.draws)} draws.'
     return {'tab-direct': Table(by_method(cases, COLUMNS), f'Joint (percent). {words}', COLUMNS),
-            'tab-direct-new': Table(new_table(scores), f'Joint among new items (percent). {words}', NEW)}
+            'tab-direct-new': Table(by_method(new, scored(NEW, new)),
+                                    f'Joint among new items (percent). {words}', NEW)}
 
 # %% ../../../nbs/repro/ours/365_direct.ipynb #884138e7
 SHOWN = ('average', 'hppo', 'average_own', 'direct')

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from ...cli.command import Profile, _stage, read_json
 from ..datasets.datasets import DATASETS, make_dataset
-from ...settings import load_settings, require
+from ...settings import require
 from ...store import named
 
 # %% ../../../nbs/repro/pages/278_clone.ipynb #c033
@@ -24,7 +24,6 @@ def _main(
     workflow:str='local', # a folder of workflow/profiles
 ):
     "run the graph of stages and experiments"
-    load_settings(profile)
     from modit.repro.pages.graph import run_graph
     from modit.repro.pages.redraw import replicate
     if target == 'replicate': replicate(profile, workflow)
@@ -45,7 +44,6 @@ def _run(
     parameters:str='{}',   # further parameters of the page, as JSON
 ):
     "run one experiment notebook"
-    load_settings(profile)
     given = read_json('--parameters', parameters)
     taken = ', '.join(x for x in ('name', 'profile', 'fresh') if x in given)
     require(not taken, f'--parameters must not contain {taken}; use the argument name, --profile or --fresh')
@@ -77,14 +75,12 @@ def _sweep(
     profile:Profile='mini',
 ):
     "run one experiment for every combination of some values"
-    load_settings(profile)
     from modit.repro.pages.redraw import sweep
     sweep(name, _read_grid(grid), profile)
 
 # %% ../../../nbs/repro/pages/278_clone.ipynb #c033f
 def _figures(profile:Profile='mini'):
     "redraw from the committed scores; trains nothing"
-    load_settings(profile)
     from modit.repro.pages.redraw import redraw
     redraw(profile)
 

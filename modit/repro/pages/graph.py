@@ -170,13 +170,12 @@ def snakemake(
     require(workflow in known, f'workflow {workflow!r} is unknown; workflow/profiles has {", ".join(known)}')
     for name in experiments(): page_job(s, name) # a page that cannot be read is told here, in a line
     lock = _repository_lock()
-    keep = [] if sys.platform == 'win32' else [lock.fileno()]
     command = [sys.executable, '-m', 'snakemake', target, '--config', f'profile={profile}']
     command += ['--workflow-profile', f'workflow/profiles/{workflow}']
     for again in range(_PASSES): # pages that read what a page has just written anew are run in the next pass
         stale = drop_stale(profile)
         if again and not stale: return
-        with ending_all(): run = subprocess.run(command, cwd=repo_root(), pass_fds=keep)
+        with ending_all(): run = subprocess.run(command, cwd=repo_root(), pass_fds=[lock.fileno()])
         require(not run.returncode, FAILED)
 
 # %% ../../../nbs/repro/pages/250_graph.ipynb #b70dcaa9

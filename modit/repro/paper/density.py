@@ -95,14 +95,13 @@ def plot(scores:dict, p:Page) -> dict: # label -> Figure
 def auc_interval(
     cell, # rows of one domain and split
     s:Settings, # seed
-    resamples=500, # of the anchors
 ) -> np.ndarray: # (2,) ends of the 95% interval
     "Bootstrap interval of AUC20/80 over the anchors of the lowest and of the highest fifth of the cell."
     rng = stream(s.seed, 'bootstrap', 'density')
     low, high = np.quantile(cell.density, [.2, .8]) # the fifths of AUC20/80, of the anchors as measured
     top = cell.predicted[cell.density >= high].values
     bottom = cell.predicted[cell.density <= low].values
-    drawn = [(rng.choice(top, len(top)), rng.choice(bottom, len(bottom))) for _ in range(resamples)]
+    drawn = [(rng.choice(top, len(top)), rng.choice(bottom, len(bottom))) for _ in range(500)]
     tops, bottoms = map(np.stack, zip(*drawn, strict=True))
     pairs = mannwhitneyu(tops, bottoms, axis=1, method='asymptotic').statistic
     return np.quantile(pairs/(len(top)*len(bottom)), [.025, .975])

@@ -2,8 +2,8 @@
 
 # %% auto #0
 __all__ = ['READS', 'SCORES', 'LOOKS', 'KINDS', 'CLOSE', 'schedules', 'columns', 'score_schedules', 'on_claimed', 'after',
-           'rounds_of', 'score_rounds', 'run', 'paper_rows', 'filter_table', 'table', 'plot', 'schedule_claims',
-           'close_together', 'claims']
+           'rounds_of', 'score_rounds', 'run', 'filter_table', 'table', 'plot', 'schedule_claims', 'close_together',
+           'claims']
 
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #c004
 from itertools import combinations
@@ -14,7 +14,7 @@ from ..pages.page import Page
 from ...stages.pipeline import get_corpus, get_history, get_model
 from ..lib.curve import looks_of
 from ..report.looks import look
-from ..report.report import Table, by_method, read_reported
+from ..report.report import Table, by_method
 from ...settings import Settings, override
 from ...preference import variants_of
 from ..report.ledger import judge, threshold_claim, weakest_in_each_cell
@@ -72,13 +72,6 @@ def run(p:Page) -> dict: # rounds: sft, the schedules, new cases; filter: both r
     filter_rows = [score_rounds(p, name, kind) for name in p.domains for kind in KINDS]
     return dict(rounds=pd.concat([score_schedules(p, name) for name in on_claimed(p)], ignore_index=True),
                 filter=pd.concat(filter_rows, ignore_index=True))
-
-# %% ../../../nbs/repro/paper/360_rounds.ipynb #c018b
-def paper_rows(s:Settings) -> pd.DataFrame: # domain, split, method, joint
-    "The paper's table (D1 only); each schedule has the name of ours with as many rounds (tab:rollout)."
-    ours = {r: method for method, (r, _) in schedules(s).items()}
-    rows = read_reported('tab-rollout')
-    return rows.assign(domain='D1', method=rows.rounds.map(ours)).dropna(subset='method')
 
 # %% ../../../nbs/repro/paper/360_rounds.ipynb #f016
 def filter_table(cases:pd.DataFrame) -> pd.DataFrame: # split, domain, round, and a column a metric and kind

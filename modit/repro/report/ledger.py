@@ -103,22 +103,9 @@ def not_run(
 # %% ../../../nbs/repro/report/215_ledger.ipynb #c050
 _FIXED = ['class', 'scale', 'page', 'place', 'statement'] # of figures/reported/claims.csv
 _CLAIM = ['id', *_FIXED, *COUNTS, 'estimate', 'low', 'high', 'n', 'verdict']
+LEDGER = ('claims', 'claim-cells') # written by all pages, read by the last ones
 # the columns of the committed ledgers, in their order
 _CELL = ['id', 'domain', 'split', 'a', 'b', 'column', 'side', 'estimate', 'low', 'high', 'n', 'verdict']
-
-# %% ../../../nbs/repro/report/215_ledger.ipynb #c051
-def _merge_rows(
-    path:Path,         # of a csv with a column id
-    rows:pd.DataFrame, # with the same columns
-    ids,               # ids whose old rows are removed, even without new ones
-    order,             # columns to sort by
-    kinds=None,        # column types to read with
-):
-    "Replace the rows of some ids; the caller holds the lock."
-    old = read_rows(path, **(kinds or {})) if path.exists() else rows[:0]
-    parts = [x for x in (old[~old.id.isin(ids)], rows) if len(x)]
-    merged = pd.concat(parts or [rows]).sort_values(order, kind='stable')
-    atomic_write(path, merged.to_csv(index=False, float_format='%.6g', lineterminator='\n'))
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #c052
 def update_claims(
@@ -127,20 +114,21 @@ def update_claims(
 ) -> pd.DataFrame: # the rows that were given, with their statements
     "Merge claims into the folder's claims.csv, and their cells into claim-cells.csv."
     # called by `Page.publish` for a page, and by redraws for what was not run
-    folder = Path(folder)
     rows = pd.DataFrame(list(claims), columns=[c for c in _CLAIM if c not in _FIXED])
     rows = rows.merge(read_reported('claims'), on='id', how='left')[_CLAIM].astype(COUNTS)
     if not len(rows): return rows
     tables = [c['rows'].assign(id=c['id']).reindex(columns=_CELL) for c in claims if c['cells']]
     cells = pd.concat(tables) if tables else pd.DataFrame(columns=_CELL)
     with locked(): # pages that run at once share both files
-        _merge_rows(folder/'claims.csv', rows, rows.id, ['id'], COUNTS)
-        _merge_rows(folder/'claim-cells.csv', cells, rows.id, ['id', 'domain', 'split'])
+        for name, new, order in zip(LEDGER, (rows, cells), (['id'], ['id', 'domain', 'split']), strict=True):
+            path = folder/f'{name}.csv'
+            old = read_rows(path, **COUNTS) if path.exists() else new[:0]
+            parts = [x for x in (old[~old.id.isin(rows.id)], new) if len(x)] # a claim loses its old cells
+            merged = pd.concat(parts or [new]).sort_values(order, kind='stable')
+            atomic_write(path, merged.to_csv(index=False, float_format='%.6g', lineterminator='\n'))
     return rows
 
 # %% ../../../nbs/repro/report/215_ledger.ipynb #968fd9a9
-LEDGER = ('claims', 'claim-cells') # written by all pages, read by the last ones
-
 def read_ledger(
     folder,   # of a run's results
     name:str, # a file of LEDGER
@@ -150,7 +138,7 @@ def read_ledger(
     path = folder/f'{name}.csv'
     if not path.exists():
         raise FileNotFoundError(f'no {path}; run all experiments first: `modit main paper` for this profile')
-    return read_rows(path, **(COUNTS if name == 'claims' else {}))
+    return read_rows(path, **COUNTS)
 
 # The ledger of a folder, as `scores` has that of the run; empty where there is none.
 def ledger_in(folder): return {x: read_ledger(folder, x) for x in LEDGER if (folder/f'{x}.csv').exists()}

@@ -148,7 +148,6 @@ def write_tables(
 ):
     "Write tables, each as csv and all together as Markdown, each under its label."
     # called by `Page.publish` and by sweeps; marks hash what it writes
-    folder = Path(folder)
     parts = [_heading(notebook, folder)] if notebook else []
     parts += [f'![{label}]({label}.svg)' for label in figures or ()]
     for label, table in (tables or {}).items():

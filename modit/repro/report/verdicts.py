@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['scores_by_method', 'paired', 'shared_counts', 'over_cases', 'contrasts', 'contrast', 'in_hundredths', 'in_points',
-           'aside', 'draw_differences', 'split_panels', 'compared', 'in_paper', 'power']
+           'draw_differences', 'split_panels', 'compared', 'in_paper', 'power']
 
 # %% ../../../nbs/repro/report/210_verdicts.ipynb #c003
 from dataclasses import asdict
@@ -144,15 +144,6 @@ def in_points(
     table[cell] = rows[cell]
     table['points'] = [in_hundredths(r, '+' if 'a' in rows else '') for r in rows.itertuples()]
     return table.assign(**rows[list(more)], verdict=rows.verdict.map(marked)).reset_index(drop=True)
-
-# %% ../../../nbs/repro/report/210_verdicts.ipynb #c024
-def aside(
-    mark,  # the mark to place
-    marks, # all marks at one place, from left to right
-) -> float: # in units of the distance between two places
-    "The offset of a mark from the middle of its place, so that whiskers of several methods stay apart."
-    marks = list(marks)
-    return min(.2, .8/len(marks))*(marks.index(mark) - (len(marks) - 1)/2)
 
 # %% ../../../nbs/repro/report/210_verdicts.ipynb #c027
 def draw_differences(

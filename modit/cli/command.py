@@ -130,7 +130,7 @@ def _query(
 # %% ../../nbs/cli/279_command.ipynb #baeba576
 def _check(
     folder:Annotated[str, 'folders with embeddings.npy and items.csv', dict(nargs='+')],
-    threshold:float=None,  # if attribute is a score: the least that has it; kept in domain.ini
+    threshold:float=None,  # if attribute is a score: the least of an item that has it; kept in domain.ini
 ):
     "say what is wrong with folders, or whether expand beats averaging there"
     bad = 0

@@ -42,7 +42,7 @@ def _contents(goods): # a line
     n, d = goods.x.shape
     labelled, right = (~goods.free).sum(), (goods.label == 1).sum()
     known = len(set(goods.pattern[goods.label == 1].tolist()) - {-1})
-    patterns = f'in {known} patterns' if known else 'without patterns: clusters stand in'
+    patterns = f'in {known} patterns' if known else f'without patterns{": clusters stand in"*bool(right)}'
     found = f'{n - labelled:,} can be found' if labelled < n else 'all have one: search others by --items'
     return (f'{n:,} items of dimension {d}; {labelled:,} have a label, {right:,} of these the attribute, '
             f'{patterns}; {found}')
@@ -246,7 +246,7 @@ def evaluated(
         own.unchanged()
         with suppress(OSError): atomic_write(place, json.dumps(found))
     def line(kind, average, this, **others):
-        right = 'this {right:.1f} of 100 right, {gain:+.1f} [{low:.1f}, {high:.1f}]'.format(**this)
+        right = 'expand {right:.1f} of 100 right, {gain:+.1f} [{low:.1f}, {high:.1f}]'.format(**this)
         return f"{kind} patterns: averaging {average['right']:.1f}, {right}"
     kinds = [kind for kind in reversed(KINDS) if found.get(kind)]
     rows = {(kind, name): row for kind in kinds for name, row in found[kind].items()}

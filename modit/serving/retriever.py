@@ -103,8 +103,7 @@ class Retriever:
     def ids(self): return self.goods.ids[self.goods.free] # of items that can be found
 
     @property
-    def columns(self): # of the same, for page look
-        return self.goods.columns[self.goods.free].reset_index(drop=True)
+    def columns(self): return self.goods.columns[self.goods.free].reset_index(drop=True) # for page look
 
 # %% ../../nbs/serving/257_retriever.ipynb #32e5d76c
 @patch(cls_method=True)
@@ -227,7 +226,9 @@ def lists(
         if still: notes.append('marks only leave items out, as validation chose')
         way = 'within' if of_one_pattern(self.own, q.where) else kind
         if Constants(**self.ways['constants'][way]).averages:
-            notes.append('sorted by closeness alone: too few labels to choose by, or they did not help')
+            why = 'labels did not help' if self.ways['found'] else 'too few labels to choose by'
+            notes.append(f'sorted by closeness alone: {why}')
+        elif not (self.own.pattern >= 0).any(): notes.append('clusters stand in for patterns: none is given')
         answers.append((rows, line[rows], str(kind), notes))
     return answers
 

@@ -105,8 +105,7 @@ def run(p:Page) -> dict: # lead: per-case scores
 KINDS = dict(
     protocol=Look('as in the protocol', BLUE), sorted=Look('seeds at random, sorted', GREEN, 's'),
     random=Look('seeds at random', ORANGE, 'D'), apart=Look('no sibling trained', PURPLE, 'v'),
-    alone=Look('each domain trained alone', GREY, '^'),
-    shuffled=Look('alone, in random order', VERMILLION, 'x'))
+    alone=Look('each domain alone', GREY, '^'), shuffled=Look('alone, in random order', VERMILLION, 'x'))
 
 # %% ../../../nbs/repro/ours/322_lead.ipynb #bd0cf70e
 def leads(scores, s:Settings) -> pd.DataFrame: # of `contrasts`, with the intervention in `of`

@@ -182,6 +182,8 @@ def test_a_folder_that_says_little_is_averaged(home, labels):
     r = Retriever.of(write(name, m, **({} if labels != 'no patterns' else dict(pattern=['']*N))))
     found = r.expand(r.ids[:3], k=5)
     assert len(found) == 5
+    said = {'none': 'too few labels', 'few': 'too few labels', 'no patterns': 'clusters stand in'}
+    assert said.get(labels, '') in ' '.join(found.attrs['notes'])
     close = unit(M.x) @ unit(unit(M.x[:3]).mean(0))
     if labels in ('none', 'few'):
         assert all(Constants(**c).averages for c in r.ways['constants'].values())

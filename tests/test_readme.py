@@ -115,7 +115,7 @@ def test_a_row_of_verdicts_is_that_of_the_scores(start):
 
 def test_verdicts_by_the_bootstrap_are_those_of_the_scores():
     found = [verdicts([(HPPO, TRAINED)], MINI, split, [over_cases]) for split in SPLITS]
-    assert row_of("– over cases alone")[1:3] == found
+    assert row_of("– intervals over requests")[1:3] == found
 
 
 # ---- lists of unlabelled items

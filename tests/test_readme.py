@@ -101,7 +101,7 @@ ROWS = {
     'HPPO, our loss, above': ([(HPPO, TRAINED)], MINI, PUBLIC),
     '– each at its best': ([(('guidance_chosen', 'hppo chosen'), ('guidance_chosen', 'sft chosen'))], MINI),
     '– one round |': ([(ONCE, TRAINED)], MINI, PUBLIC),
-    '– one round, no': ([(('printed', 'train_rewards'), TRAINED)], MINI),
+    '– one round, tested': ([(('printed', 'train_rewards'), TRAINED)], MINI),
     'Pareto filter': ([(('filter', f'Pareto {x}'), ('filter', f'Adaptive {x}')) for x in (1, 3)], MINI),
     'steered average above': ([(('own_direction', 'average_own'), HPPO)], MINI, PUBLIC)}
 

@@ -157,6 +157,7 @@ def _public(name, draw):
     return new_board(name, items, domain.attribute, pattern, (s.prefix_len, s.seq_len, s.k), many, draw)
 
 # %% ../../../nbs/repro/leaderboard/282_split.ipynb #b635bad8
+# for `open_board`, and for `leaderboard` of page table, which leaves out what was not made
 def is_there(name): return name not in PUBLIC or (runs_dir()/'public'/name/'embeddings.npy').exists()
 
 def open_board(

@@ -37,6 +37,7 @@ def fitted(
         return kept[key][1]
     return call
 
+# called by `run` of page scores
 def forget(): [kept.clear() for kept in _KEPT] # everything, before another domain
 
 # %% ../../../nbs/repro/leaderboard/284_unlabelled.ipynb #261e413a
@@ -79,8 +80,10 @@ def row(
     return method_of
 
 # %% ../../../nbs/repro/leaderboard/284_unlabelled.ipynb #ee53ad2d
+# for rows here and on page labels
 def middle(items, seeds): return normalize(items[seeds].mean(1)).astype(np.float32) # (n, d)
 
+# for rows here and on page labels: what averaging scores by, in most of them the first part
 @fitted
 def near(items, seeds, labels): return middle(items, seeds) @ open_items(items, labels)[1].T # (n, U)
 

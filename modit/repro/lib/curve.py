@@ -62,6 +62,7 @@ def draw_paper_gain(
     p:Page, # domains, splits
 ):
     "A grey line over each domain: what the paper's HPPO gains."
+    # for pictures of pages direct and printed
     for row in paper_gain(p).itertuples():
         at = list(p.domains).index(row.domain)
         fig.axes[p.splits.index(row.split)].plot([at - .45, at + .45], [row.gain]*2, c='0.5', lw=1, zorder=0)
@@ -70,6 +71,7 @@ def draw_paper_gain(
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
 
 # of domains, in pictures where a mark is a domain and a place a method, a scale or a round
+# for `gains_picture`, and for page rounds
 def looks_of(names): return {x: Look(x, _COLOURS[i % 4], 'osv^'[i % 4]) for i, x in enumerate(names)}
 
 # %% ../../../nbs/repro/lib/273_curve.ipynb #c273gain

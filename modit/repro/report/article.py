@@ -128,6 +128,7 @@ def _values(): # name -> what the text may use
         reasons=_rows_of('reasons', 'reported'))
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a029
+# for `filled`, which calls it with each value of a text
 def written(v): return f'{v:,}' if isinstance(v, int) else v # as the text shows a value
 
 def filled(
@@ -143,6 +144,7 @@ def filled(
 # %% ../../../nbs/repro/report/216_article.ipynb #82b0b753
 def fill() -> str: # Markdown
     "The text of the article with its values."
+    # for `write_report`, and for tests of the text
     return filled('text', _values()).rstrip('\n')
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a034
@@ -152,6 +154,7 @@ class Print(mistune.HTMLRenderer):
     "Markdown as Typst."
     NAME = 'typst'
     def __init__(self): super().__init__(); self.sides = []
+    # mistune calls these by their names; `picture`, `data`, `caption` and `floating` are of page.typ
     def text(self, text): return f'#{_string(text)};'
     def codespan(self, text): return f'#raw({_string(text)});'
     def emphasis(self, text): return f'#emph[{text}];'

@@ -31,6 +31,7 @@ def same_at_k(
     same, # (n, K) bool, whether the retrieved item is in the seeds' pattern
 ) -> np.ndarray: # (n,) fractions
     "Same: share of the seeds' pattern, whatever the attribute (equation of S_y)."
+    # for `score_queries`, for pools (page candidates) and for page negative
     return np.asarray(same, bool).mean(1)
 
 # %% ../nbs/110_evaluation.ipynb #39c4946c
@@ -39,6 +40,7 @@ def joint_at_k(
     same,      # (n, K) bool, whether the retrieved item is in the seeds' pattern
 ) -> np.ndarray: # (n,) fractions
     "Joint: density of positives of the seeds' pattern (equation of J_y)."
+    # for `score_queries`, `cond_at_k` and page negative
     return (np.asarray(attribute, bool) & np.asarray(same, bool)).mean(1)
 
 # %% ../nbs/110_evaluation.ipynb #5f0d0955
@@ -152,6 +154,7 @@ def block_on(
     few:int, # cases of a block on a processor
 ) -> int:
     "How many cases generate their queries at once."
+    # for queries here, and for fans (page candidates)
     return few if device.type == 'cpu' else 4*few # caches of a processor; an accelerator would wait
 
 # %% ../nbs/110_evaluation.ipynb #c7484519b

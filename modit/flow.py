@@ -59,6 +59,7 @@ def guided_by(
     model.__dict__['guide'] = other # not a registered submodule, so its weights are not saved
     return model
 
+# for velocities without a condition, and for pages rounds, direct and pipeline, which hand the guide on
 def guide_of(model): return model.__dict__.get('guide') or model # gives the unconditional velocity
 
 # %% ../nbs/090_flow.ipynb #c017

@@ -113,6 +113,7 @@ class Flat:
         k:int,   # how many neighbours
     ) -> tuple[np.ndarray, np.ndarray]: # scores (q, k), ids (q, k)
         "The k nearest items of each query by inner product, the same as FAISS's flat index finds."
+        # for `propose`, which any engine answers
         return faiss.knn(queries, self.items, k, metric=faiss.METRIC_INNER_PRODUCT)
 
 # %% ../nbs/040_retrieval.ipynb #c014
@@ -206,6 +207,7 @@ def search(
     k:int,   # how many neighbours
 ) -> tuple[np.ndarray, np.ndarray]: # scores (q, k) descending, ids (q, k)
     "The k nearest items of each query; raises `ValueError` when k exceeds the pool."
+    # for `search` below, and for page negative
     n, d = self.items.shape
     require(k <= n, f'k: {k} neighbours asked of a pool of {n} items; lower k or add items')
     queries = check_embeddings(queries, d, 'queries')
@@ -237,6 +239,7 @@ def search(    # noqa: F811 (the other one is a method)
     exclude=None, # (q, e) item ids that must not be returned
 ) -> np.ndarray: # (q, k) item ids, nearest first
     "The k nearest items of each query, without its excluded items."
+    # for densities, sessions, rewards, scores and baselines: cases never find their own items
     if exclude is None: return index.search(queries, k)[1]
     ids = index.search(queries, k + exclude.shape[1])[1]
     mine = (ids[:, :, None] == exclude[:, None, :]).any(2)

@@ -213,6 +213,7 @@ def load_settings(
     >>> modit.load_settings('smoke', k=20).k
     20
     """
+    # for commands, pages and programs: every run begins with it
     values = profile_values(read_profiles(path), profile) | overrides
     _refuse_unknown(values)
     missing = [key for key in KINDS if key not in values]

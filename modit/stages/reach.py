@@ -79,6 +79,7 @@ def contents(
     module:str, # of modit
 ) -> SimpleNamespace: # names, imports; added: class -> functions
     "The statements of a module by the names that they define; under '' those that define none."
+    # for this page: a statement that it misses is in no key, and its change retrains nothing
     folder = module_file(module).parent
     nodes = [x for x in ast.parse(sources()[module]).body if acts(x)]
     statements = SimpleNamespace(names=defaultdict(list), imports={}, added=defaultdict(list))

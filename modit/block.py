@@ -71,6 +71,7 @@ def sinusoids(self:TimeEmbedding,
     t, # (...) times
 ):     # (..., width) sines, then cosines, from low to high frequency
     "Sines and cosines of the time."
+    # for `forward` of `TimeEmbedding`
     angles = t[..., None]*self.freq
     return torch.cat([angles.sin(), angles.cos()], -1)
 

@@ -106,6 +106,7 @@ def label_pool(
     counted=None,  # (N,) bool, items that may count in a reward; None: all
 ) -> Pool:
     "Reward and purity of every candidate by real retrieval (Algorithm 2)."
+    # for labellers here and on page pipeline, and for page guidance
     # behind every reward: in the keys of all pools and preference runs
     candidates = np.concatenate(list(families.values()), 1)
     n, c, d = candidates.shape

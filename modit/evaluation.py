@@ -24,6 +24,7 @@ def attr_at_k(
     attribute, # (n, K) bool, whether the retrieved item is positive
 ) -> np.ndarray: # (n,) fractions
     "Attr: raw attribute density (equation of D_y)."
+    # for `score_queries` and `cond_at_k`
     return np.asarray(attribute, bool).mean(1)
 
 # %% ../nbs/110_evaluation.ipynb #bb924180
@@ -49,6 +50,7 @@ def cond_at_k(
     same,      # (n, K) bool, whether the retrieved item is in the seeds' pattern
 ) -> np.ndarray: # (n,) fractions, NaN where nothing positive was retrieved
     "Cond: share of the seeds' pattern among the positives (equation of P_y; NaN is skipped in means)."
+    # for `score_queries`
     both = joint_at_k(attribute, same)
     hits = attr_at_k(attribute)
     return np.divide(both, hits, out=np.full(len(hits), np.nan), where=hits > 0) # means skip NaN

@@ -198,6 +198,7 @@ def draw_groups(
     rng,      # NumPy generator
 ) -> np.ndarray: # (n, size)
     "Groups without repetition inside a group; raises `ValueError` for a pool that is too small."
+    # for `make_cases`
     short = f'a pattern has {len(pool)} items for sequences of {size}'
     require(len(pool) >= size, f'{short}; lower seq_len or merge patterns')
     return pool[np.argsort(rng.random((n, len(pool))), axis=1)[:, :size]] # a shuffle a row, all at once

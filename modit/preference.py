@@ -86,6 +86,7 @@ def pair_margins(
     winner,    # (B,) candidate index
 ) -> torch.Tensor: # (B, c) margin of the winner over each candidate
     "Reference-anchored margin of each pair (inside of L_pref)."
+    # for `preference_loss`
     gain = policy - reference
     return gain.gather(1, winner[:, None]) - gain
 
@@ -94,6 +95,7 @@ def pair_margins(
 def logistic(margins): return -F.logsigmoid(margins) # beta times the margins of pairs -> their losses
 
 # %% ../nbs/180_preference.ipynb #c11c3e5b
+# for `preference_batch` and `preference_loss`, which weighs a part of a batch by it
 def pairs_a_case(losers): return losers.sum()/len(losers) # (B, c) bool, the losers of a batch
 # for pages rounds and pipeline, which then give a policy its guide
 def is_guided(s): return (s.score_scale, s.anchor_scale) != (1, 1) # whether a term of the loss is guided

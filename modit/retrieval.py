@@ -175,6 +175,7 @@ def exact_scores(
     few=16,  # queries at a time; saves memory, changes no score
 ) -> np.ndarray: # (b, k) float32, minus infinity for none
     "Inner products of each query with its candidates, in double precision."
+    # for `in_blocks`
     # engines only propose: these scores decide the order, so all engines give equal lists
     # in double, rounded once: a score is the same in every batch and beside any other candidates
     parts = []
@@ -191,6 +192,7 @@ def in_blocks(
     k:int,   # how many candidates
 ) -> tuple[np.ndarray, np.ndarray]: # scores (q, k), ids (q, k), unsorted
     "Candidates of any number of queries, with exact scores."
+    # for `search` of an index
     scores = [np.zeros((0, k), np.float32)] # for no queries
     ids = [np.zeros((0, k), np.int64)]
     for i in range(0, len(queries), self.block):

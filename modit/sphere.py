@@ -58,6 +58,7 @@ def sinc(
     x, # (...) radians
 ):     # (...) sin x / x, one at zero
     "Unnormalised sinc with an accurate derivative at and near zero."
+    # for `exp_map`, `geodesic` and `jacobi_weight`, whose angles may be 0
     small = x.abs() < .05 # where the series' next term is below the last digit of a double
     sq = x*x
     series = 1 - sq/6*(1 - sq/20*(1 - sq/42))

@@ -214,6 +214,7 @@ def open_rows(
     path:Path|str, # a file of `as_rows`
 ) -> np.ndarray:   # (N, d) mapped, read only
     "Map a table into memory; raises `ValueError` when it is missing or damaged."
+    # for `as_rows` and `load_table`
     # it refuses a short file; to read beyond the end of one would kill the process
     try: return open_memmap(path, mode='r')
     except (ValueError, OSError, EOFError) as e:

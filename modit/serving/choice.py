@@ -69,6 +69,7 @@ def make_trial(
     draw=0,   # another: other hidden items and requests
 ): # Trial, or None where too few patterns have enough right items
     "Hide labels, and learn from the others."
+    # for `trials`
     rng = stream(0, 'trial', draw)
     hidden, fresh = _hidden(y, patterns, rng)
     truth = np.where(y == 1, patterns, -1)[hidden]
@@ -119,6 +120,7 @@ class Scored:
         if c.kappa: parts['same'] = of('same', c.form)
         return one_sum(SimpleNamespace(**parts), **c.sum)
 
+    # for `right`, `worth` and the border
     def first(self, c, rows): return _right_first(self.trial, self.total(c, rows), rows)
 
     # for `best_way`: what is told of lists

@@ -172,6 +172,7 @@ def hold_back(
     **models, # hows and forms, as for `learn`
 ) -> Held:
     "Hide one part and one group of patterns, and learn from the others."
+    # for `evaluated`, once a part
     (x, y, patterns), (part, group, right) = known, _split(*known[1:])
     whole, truth = group[patterns] == fold, np.where(y == 1, patterns, -1)
     held = whole | (part == fold)
@@ -195,6 +196,7 @@ def listed(
     k,      # items of a list
 ) -> np.ndarray: # (n, 2) right items, and all, that stand in each list
     "What lists have of held-back items."
+    # for `evaluated`, a row of ROWS after the other
     t, found = h.scored.trial, h.scored.total(c, rows)
     first = top_columns(found, min(8*k, found.shape[1])) # as many labelled ones as unlabelled, or few more
     places, good = h.places[first], t.truth[first] == t.pattern[rows, None]

@@ -78,6 +78,7 @@ def card(
     score='',   # in a list
 ) -> str:       # HTML
     "What is shown of an item; no text of it becomes HTML."
+    # for tiles of `Look`
     name, text = escape(item['id']), escape(item['text'])
     try: seen = f'<img alt="" src="{picture(item["image"], folder)}">' if len(item['image']) else ''
     except (ValueError, OSError) as e: seen = f'<i>{escape(str(e))}</i>'

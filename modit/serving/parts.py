@@ -201,6 +201,7 @@ class Asked:
         parts = [self.x[self.first[r]:self.first[r] + self.m[r]] for r in rows]
         return Asked(np.concatenate(parts), self.m[rows])
 
+    # for sums by request, here and on page field
     @cached_property
     def first(self): return np.cumsum(self.m) - self.m # where each begins
 

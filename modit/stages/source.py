@@ -201,6 +201,7 @@ def imports_in(
     module:str, # of modit
 ) -> set:       # names of modules of modit
     "The modules of this package that a module imports directly."
+    # for `imports_of`
     return imported(sources()[module], module_file(module).parent)
 
 # %% ../../nbs/stages/015_source.ipynb #c011b

@@ -94,9 +94,11 @@ class Board:
     k: int                # items of a list
     draw: int             # of patterns, labels and cases
 
+    # what a method is given (page scores); items of held-out patterns have none
     @cached_property
     def labels(self): return np.where(self.labelled, self.attribute, np.nan).astype(np.float32)
 
+    # what a method is given (page scores); items of held-out patterns have none
     @cached_property
     def patterns(self): return np.where(self.labelled, self.pattern, -1).astype(np.int32)
 

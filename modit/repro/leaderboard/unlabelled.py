@@ -49,6 +49,7 @@ def open_items(
     labels, # (N,)
 ) -> tuple: # row numbers (U,), vectors (U, d), place of every item among them (N,)
     "The items that may be listed."
+    # for rows here and on pages labels and trained
     # each row ranks these alone: a labelled item can stand in no list
     ids = np.flatnonzero(np.isnan(labels))
     place = np.full(len(items), -1)

@@ -113,6 +113,7 @@ def rows_of_part(
     draw=0,      # number of the draw: 0 to 3; of the whole pool 0
 ) -> slice:
     "The cases of a part; raises `ValueError` for a part that leaves its quarter."
+    # for `of_part`
     inside = 0 < percent <= QUARTER and 0 <= draw < 100//QUARTER or (percent, draw) == (100, 0)
     asked = f'{percent} percent, draw {draw}'
     require(inside, f'part: {asked} is out of range; give 1 to {QUARTER}, draw 0 to 3, or 100, draw 0')
@@ -137,6 +138,7 @@ def steps_of_part(
     percent:int, # of the pool
 ) -> tuple:      # ascending, each once
     "The steps at which a round on a part is validated; the last is its length."
+    # for `prefer_part`
     return tuple(sorted({max(1, round(x*percent/100)) for x in s.off_policy_steps}))
 
 # %% ../../../nbs/repro/lib/273_curve.ipynb #9985a3a8

@@ -188,6 +188,7 @@ def as_page(
     text:str, # Markdown
 ) -> str:     # HTML
     "The article for a browser, as a file in docs, which shows the committed pictures."
+    # for `write_report`; a test compares it with the committed file
     page = jinja2.Template((repo_root()/FOLDER/'page.html').read_text('utf-8'))
     return page.render(title=_title(text), body=as_form(text)).replace('src="', 'src="../figures/')
 
@@ -196,6 +197,7 @@ def as_pdf(
     text:str,      # Markdown
 ) -> bytes | None: # None without Typst
     "The article as a PDF."
+    # for `write_report`; a test compares it with the committed file
     if not importlib.util.find_spec('typst'): return None
     import typst
     head = f'#let title = {_string(_title(text))}\n' + (repo_root()/FOLDER/'page.typ').read_text('utf-8')
@@ -206,6 +208,7 @@ def as_pdf(
 # %% ../../../nbs/repro/report/216_article.ipynb #a045
 def write_report():
     "Write docs/report.html and, where Typst is installed, docs/report.pdf."
+    # behind `make report`
     docs, text = repo_root()/'docs', fill()
     atomic_write(docs/'report.html', as_page(text))
     pdf = as_pdf(text)

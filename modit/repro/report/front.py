@@ -109,6 +109,7 @@ def _values(): # name -> what the text may use
 # %% ../../../nbs/repro/report/298_front.ipynb #322534f6
 # for `write_readme`, and for a test that the committed README is this text
 def readme() -> str: return filled('readme', _values()) # the README with its numbers
+# for this page as a module: python -m modit.repro.report.front
 def write_readme(): atomic_write(repo_root()/'README.md', readme())
 
 # %% ../../../nbs/repro/report/298_front.ipynb #66e734d4

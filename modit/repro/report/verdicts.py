@@ -217,7 +217,7 @@ def in_paper(
     column='joint',   # metric
 ) -> np.ndarray:      # one a row, in fractions; NaN where the paper prints none
     "The paper's difference of two methods in each cell, beside which ours is set."
-    # for `power`, pages claims and printed, and the article
+    # for `power`, pages curve and printed, and the article
     cell = ['domain', 'split', 'method']
     value = read_reported(paper).drop_duplicates(cell).set_index(cell)[column]
     def of(method): return value.reindex(pd.MultiIndex.from_frame(rows[['domain', 'split', method]])).values

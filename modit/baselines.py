@@ -24,6 +24,7 @@ from .sphere import normalize
 
 # %% ../nbs/150_baselines.ipynb #c007
 # unit queries (n, d), unit directions (n, d) or (d,) -> unit (n, d) float32
+# for `steer` and `along_own`
 def step_along(queries, directions, length): return normalize(queries + length*directions).astype(np.float32)
 
 def steer(

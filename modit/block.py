@@ -71,6 +71,7 @@ def sinusoids(self:TimeEmbedding,
     t, # (...) times
 ):     # (..., width) sines, then cosines, from low to high frequency
     "Sines and cosines of the time."
+    # for `forward` of `TimeEmbedding`
     angles = t[..., None]*self.freq
     return torch.cat([angles.sin(), angles.cos()], -1)
 
@@ -136,6 +137,7 @@ def project(self:DiTBlock,
     what='qkv', # which of queries, keys and values: 'qkv', 'kv' or 'v'
 ):              # one tensor (B, heads, N, width/heads) for each letter
     "Queries, keys and values of tokens, or only the last two, or only the values."
+    # for both streams of a block, which may need a part alone
     # the weights hold queries, keys, values in this order, so a shorter word is their end
     skipped = (3 - len(what))*x.shape[-1]
     rows = F.linear(x, self.qkv.weight[skipped:], self.qkv.bias[skipped:])

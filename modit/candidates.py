@@ -106,6 +106,7 @@ def label_pool(
     counted=None,  # (N,) bool, items that may count in a reward; None: all
 ) -> Pool:
     "Reward and purity of every candidate by real retrieval (Algorithm 2)."
+    # for labellers here and on page pipeline, and for page guidance
     # behind every reward: in the keys of all pools and preference runs
     candidates = np.concatenate(list(families.values()), 1)
     n, c, d = candidates.shape
@@ -177,6 +178,7 @@ def save(
     path, # the file
 ):
     "Write the pool atomically, with its cases and families."
+    # for the stage `pool` (page pipeline), and for blocks (`label_in_blocks`)
     arrays = dict(candidates=self.candidates, joint=self.joint, same=self.same)
     arrays |= dict(pattern=self.cases.pattern, sequence=self.cases.sequence)
     facts = dict(kind='pool', family=list(self.family), prefix_len=self.cases.prefix_len)
@@ -190,6 +192,7 @@ def load(
     path, # a file of `Pool.save`
 ) -> Pool:
     "Read a pool; raises `ValueError` for a damaged or foreign file."
+    # for `get_pool` (page pipeline), and for blocks
     a, meta = load_arrays(path)
     require(meta.get('kind') == 'pool', f'{path} holds no pool; point to a file that Pool.save wrote')
     whole = meta.pop('content', None) == _content(a, meta)

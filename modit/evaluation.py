@@ -24,6 +24,7 @@ def attr_at_k(
     attribute, # (n, K) bool, whether the retrieved item is positive
 ) -> np.ndarray: # (n,) fractions
     "Attr: raw attribute density (equation of D_y)."
+    # for `score_queries` and `cond_at_k`
     return np.asarray(attribute, bool).mean(1)
 
 # %% ../nbs/110_evaluation.ipynb #bb924180
@@ -31,6 +32,7 @@ def same_at_k(
     same, # (n, K) bool, whether the retrieved item is in the seeds' pattern
 ) -> np.ndarray: # (n,) fractions
     "Same: share of the seeds' pattern, whatever the attribute (equation of S_y)."
+    # for `score_queries`, for pools (page candidates) and for page negative
     return np.asarray(same, bool).mean(1)
 
 # %% ../nbs/110_evaluation.ipynb #39c4946c
@@ -39,6 +41,7 @@ def joint_at_k(
     same,      # (n, K) bool, whether the retrieved item is in the seeds' pattern
 ) -> np.ndarray: # (n,) fractions
     "Joint: density of positives of the seeds' pattern (equation of J_y)."
+    # for `score_queries`, `cond_at_k` and page negative
     return (np.asarray(attribute, bool) & np.asarray(same, bool)).mean(1)
 
 # %% ../nbs/110_evaluation.ipynb #5f0d0955
@@ -47,6 +50,7 @@ def cond_at_k(
     same,      # (n, K) bool, whether the retrieved item is in the seeds' pattern
 ) -> np.ndarray: # (n,) fractions, NaN where nothing positive was retrieved
     "Cond: share of the seeds' pattern among the positives (equation of P_y; NaN is skipped in means)."
+    # for `score_queries`
     both = joint_at_k(attribute, same)
     hits = attr_at_k(attribute)
     return np.divide(both, hits, out=np.full(len(hits), np.nan), where=hits > 0) # means skip NaN
@@ -152,6 +156,7 @@ def block_on(
     few:int, # cases of a block on a processor
 ) -> int:
     "How many cases generate their queries at once."
+    # for queries here, and for fans (page candidates)
     return few if device.type == 'cpu' else 4*few # caches of a processor; an accelerator would wait
 
 # %% ../nbs/110_evaluation.ipynb #c7484519b

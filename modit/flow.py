@@ -59,6 +59,7 @@ def guided_by(
     model.__dict__['guide'] = other # not a registered submodule, so its weights are not saved
     return model
 
+# for velocities without a condition, and for pages rounds, direct and pipeline, which hand the guide on
 def guide_of(model): return model.__dict__.get('guide') or model # gives the unconditional velocity
 
 # %% ../nbs/090_flow.ipynb #c017
@@ -69,6 +70,7 @@ def unconditional_velocity(
     position, # (T,) or (B, T) place of each target in the sequence
 ):            # (B, T, d) velocities, tangent at z
     "The velocity without a condition, from the model or from the one that guides it."
+    # for `guided_velocity`, and for the loss of a guided score
     nothing = z.new_zeros(len(z), 0, z.shape[-1])
     return guide_of(model)(nothing, z, t, position)
 

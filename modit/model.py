@@ -125,6 +125,7 @@ def velocity(self:MODiT,
     z,        # (B, n D, d) points on the paths
 ):            # (B, n D, d) tangent at z
     "The velocity head, projected onto the tangent space."
+    # for `cached_velocity`
     shift, scale = self.final(features).chunk(2, -1)
     return to_tangent(z, self.head(modulate(x, shift, 1 + scale)).flatten(1, 2))
 

@@ -36,12 +36,14 @@ class Corpus:
     block: int = 256         # queries that the index searches together
     word: str = ''           # names its random streams; empty: its name does
 
+    # for all streams of a domain: by another word its cases, pools and noise are others
     @property
     def drawn_by(self): return self.word or self.name # of two copies of a folder, the same
 
     @cached_property
     def index(self) -> VectorIndex:
         "The retrieval index over all items."
+        # for all that is retrieved; made when it is first asked for
         return VectorIndex(self.items, self.index_kind, self.block)
 
 # %% ../nbs/070_ordering.ipynb #o018
@@ -136,9 +138,11 @@ class Cases:
 def __len__(self:Cases): return len(self.pattern)
 
 # %% ../nbs/070_ordering.ipynb #c030
+# for models, averages and scores
 @patch(as_prop=True)
 def prefix(self:Cases): return self.sequence[:, :self.prefix_len] # (n, m) item ids, the seeds of each case
 
+# for targets of training, and for AUC
 @patch(as_prop=True)
 def tail(self:Cases): return self.sequence[:, self.prefix_len:] # (n, L - m) item ids, those after the seeds
 
@@ -157,6 +161,7 @@ def by_pattern(
     wanted,  # (N,) bool, the items to list
 ) -> list:   # one array of ascending item ids for each pattern
     "Item ids of each pattern."
+    # for `pattern_pools`
     ids = np.flatnonzero(wanted)
     ids = ids[np.argsort(pattern[ids], kind='stable')] # stable: ids ascend in a pattern, and draws rest on it
     counts = np.bincount(pattern[ids], minlength=pattern.max() + 1)
@@ -193,6 +198,7 @@ def draw_groups(
     rng,      # NumPy generator
 ) -> np.ndarray: # (n, size)
     "Groups without repetition inside a group; raises `ValueError` for a pool that is too small."
+    # for `make_cases`
     short = f'a pattern has {len(pool)} items for sequences of {size}'
     require(len(pool) >= size, f'{short}; lower seq_len or merge patterns')
     return pool[np.argsort(rng.random((n, len(pool))), axis=1)[:, :size]] # a shuffle a row, all at once

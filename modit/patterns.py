@@ -57,6 +57,7 @@ def sample_positives(
     most=KMEANS_NUMBERS, # most numbers to return, rows times dimensions
 ) -> np.ndarray: # (n, d)
     "The positives among the items, or a random sample if they are too many."
+    # for `find_patterns`
     rows = np.flatnonzero(attribute)
     limit = most//items.shape[1]
     # in the items' order, as all of them would be: k-means depends on it

@@ -27,6 +27,7 @@ def winners(
     same,  # (n, c) purities
 ) -> np.ndarray: # (n,) candidate index
     "Best candidate of each case: highest joint, then same, then first (Algorithm 2, line 10)."
+    # for `margin_pairs`
     # rewards are often equal, being multiples of 1/K
     index = np.broadcast_to(np.arange(joint.shape[1]), joint.shape)
     return np.lexsort((index, -same, -joint), axis=1)[:, 0]
@@ -85,14 +86,18 @@ def pair_margins(
     winner,    # (B,) candidate index
 ) -> torch.Tensor: # (B, c) margin of the winner over each candidate
     "Reference-anchored margin of each pair (inside of L_pref)."
+    # for `preference_loss`
     gain = policy - reference
     return gain.gather(1, winner[:, None]) - gain
 
 # %% ../nbs/180_preference.ipynb #85b8dedb
+# for every row of VARIANTS that names no other loss
 def logistic(margins): return -F.logsigmoid(margins) # beta times the margins of pairs -> their losses
 
 # %% ../nbs/180_preference.ipynb #c11c3e5b
+# for `preference_batch` and `preference_loss`, which weighs a part of a batch by it
 def pairs_a_case(losers): return losers.sum()/len(losers) # (B, c) bool, the losers of a batch
+# for pages rounds and pipeline, which then give a policy its guide
 def is_guided(s): return (s.score_scale, s.anchor_scale) != (1, 1) # whether a term of the loss is guided
 
 def _scores_and_tail(model, rows, s): # scores (B, c) of the candidates, (B,) of the tail centroid
@@ -180,7 +185,9 @@ VARIANTS = dict(
     pareto=Variant('Pareto', reported=True, tolerance=0.),
     pareto_eps=Variant('Pareto-ε', tolerance='tolerance'))
 
+# for `modit stage hppo`, for page graph, and for pages main, pareto and rounds
 def variants_of(page): return tuple(name for name, v in VARIANTS.items() if v.page == page) # that it scores
+# for a tolerance here, and for rounds and steps on page rounds
 def resolve(s, value): return getattr(s, value) if isinstance(value, str) else value # the value of a field
 
 # %% ../nbs/180_preference.ipynb #8bbf1eba

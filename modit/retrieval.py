@@ -113,6 +113,7 @@ class Flat:
         k:int,   # how many neighbours
     ) -> tuple[np.ndarray, np.ndarray]: # scores (q, k), ids (q, k)
         "The k nearest items of each query by inner product, the same as FAISS's flat index finds."
+        # for `propose`, which any engine answers
         return faiss.knn(queries, self.items, k, metric=faiss.METRIC_INNER_PRODUCT)
 
 # %% ../nbs/040_retrieval.ipynb #c014
@@ -174,6 +175,7 @@ def exact_scores(
     few=16,  # queries at a time; saves memory, changes no score
 ) -> np.ndarray: # (b, k) float32, minus infinity for none
     "Inner products of each query with its candidates, in double precision."
+    # for `in_blocks`
     # engines only propose: these scores decide the order, so all engines give equal lists
     # in double, rounded once: a score is the same in every batch and beside any other candidates
     parts = []
@@ -190,6 +192,7 @@ def in_blocks(
     k:int,   # how many candidates
 ) -> tuple[np.ndarray, np.ndarray]: # scores (q, k), ids (q, k), unsorted
     "Candidates of any number of queries, with exact scores."
+    # for `search` of an index
     scores = [np.zeros((0, k), np.float32)] # for no queries
     ids = [np.zeros((0, k), np.int64)]
     for i in range(0, len(queries), self.block):
@@ -206,6 +209,7 @@ def search(
     k:int,   # how many neighbours
 ) -> tuple[np.ndarray, np.ndarray]: # scores (q, k) descending, ids (q, k)
     "The k nearest items of each query; raises `ValueError` when k exceeds the pool."
+    # for `search` below, and for page negative
     n, d = self.items.shape
     require(k <= n, f'k: {k} neighbours asked of a pool of {n} items; lower k or add items')
     queries = check_embeddings(queries, d, 'queries')
@@ -237,6 +241,7 @@ def search(    # noqa: F811 (the other one is a method)
     exclude=None, # (q, e) item ids that must not be returned
 ) -> np.ndarray: # (q, k) item ids, nearest first
     "The k nearest items of each query, without its excluded items."
+    # for densities, sessions, rewards, scores and baselines: cases never find their own items
     if exclude is None: return index.search(queries, k)[1]
     ids = index.search(queries, k + exclude.shape[1])[1]
     mine = (ids[:, :, None] == exclude[:, None, :]).any(2)

@@ -86,12 +86,14 @@ class Run:
 @patch(as_prop=True)
 def best(self:Run) -> int:
     "Row of the highest validation Joint, the first at a tie."
+    # for `policy` and `iterate`, and for the file of a run (page pipeline)
     return int(np.argmax([row['valid_joint'] for row in self.history]))
 
 # %% ../nbs/184_rounds.ipynb #c040
 @patch(as_prop=True)
 def policy(self:Run):
     "The policy with the highest validation Joint."
+    # for page pipeline, the leaderboard (page trained) and programs
     return self.checkpoints[self.best]
 
 # %% ../nbs/184_rounds.ipynb #9d8c0de8

@@ -86,6 +86,7 @@ def bases_of(
     profile:str, # a section
 ) -> list:       # the profile, its base, the base of this one, and so on
     "The sections that make up a profile, without `[DEFAULT]`; raises `ValueError`."
+    # for `profile_values`
     known = [name for name in cfg.sections() if name != 'DEFAULT']
     has = f'settings.ini has {", ".join(known)}'
     require(profile in known, f'unknown profile {profile!r}; {has}')
@@ -103,6 +104,7 @@ def profile_values(
     profile:str, # a section
 ) -> dict:       # setting -> text
     "The values of a profile: its own before its base's, those before `[DEFAULT]`; raises `ValueError`."
+    # for `load_settings`
     values = dict(cfg['DEFAULT']) if 'DEFAULT' in cfg else {}
     for name in reversed(bases_of(cfg, profile)):
         values |= {key: text for key, text in cfg[name].items() if key != 'base'}
@@ -190,6 +192,7 @@ def check_settings(
     s:Settings, # settings to check
 ) -> Settings:  # the same settings, if all checks pass
     "Refuse settings that are invalid, alone or together; raises `ValueError` with what to change."
+    # for `load_settings` and `override`, so that no settings go unchecked
     for check in (check_ranges, check_words, check_sizes, check_rounds): check(s)
     return s
 
@@ -213,6 +216,7 @@ def load_settings(
     >>> modit.load_settings('smoke', k=20).k
     20
     """
+    # for commands, pages and programs: every run begins with it
     values = profile_values(read_profiles(path), profile) | overrides
     _refuse_unknown(values)
     missing = [key for key in KINDS if key not in values]

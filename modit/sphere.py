@@ -19,6 +19,7 @@ def normalize(
     x, # (..., d) vectors: a torch tensor, or a NumPy array without rows of zeros
 ):     # (..., d) unit vectors of the same kind; a tensor's zeros stay zeros
     "Vectors brought to length one (sec. Metric-Ordered Training Objectives: the unit hypersphere)."
+    # for synthetic data, the sampler, centroids and directions
     if isinstance(x, np.ndarray): return x/np.linalg.norm(x, axis=-1, keepdims=True)
     return x/_norm(x).clamp_min(1e-12) # so that zeros stay zeros and are no NaN
 
@@ -28,6 +29,7 @@ def sample_sphere(
     shape:tuple,             # (..., d)
 ) -> torch.Tensor:           # (..., d) float32 unit vectors
     "Points drawn uniformly from the unit sphere (sec. Metric-Ordered Training Objectives: noise)."
+    # for noise in training (pages pretrain, sft, preference and direct) and for queries (page evaluation)
     # single precision takes other bits of the stream than double; all committed models rest on it
     return normalize(torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)))
 
@@ -56,6 +58,7 @@ def sinc(
     x, # (...) radians
 ):     # (...) sin x / x, one at zero
     "Unnormalised sinc with an accurate derivative at and near zero."
+    # for `exp_map`, `geodesic` and `jacobi_weight`, whose angles may be 0
     small = x.abs() < .05 # where the series' next term is below the last digit of a double
     sq = x*x
     series = 1 - sq/6*(1 - sq/20*(1 - sq/42))

@@ -138,6 +138,7 @@ def whole_file(
     path:Path|str, # the file to create or replace
 ):                 # a partial file beside it, open for bytes
     "Put a file in its place when all of it is written; raises `OSError` naming it when the disk refuses."
+    # for `atomic_write`, and for what is written part by part: tables of items, indexes, vectors
     with whole_files(path) as (f,): yield f
 
 # %% ../nbs/010_store.ipynb #c019
@@ -146,6 +147,7 @@ def atomic_write(
     data:bytes|str, # its whole content
 ):
     "Write a file completely or not at all; raises `OSError` naming the path when the disk refuses."
+    # for whatever fits in memory: scores, tables, pictures, marks, stored choices of serving
     with whole_file(path) as f: f.write(data.encode() if isinstance(data, str) else data)
 
 # %% ../nbs/010_store.ipynb #c020f
@@ -197,6 +199,7 @@ def load_arrays(
     path:Path|str, # a file of `save_arrays`
 ) -> tuple[dict, dict]: # arrays by name, metadata
     "Read arrays and metadata; `ValueError` for a damaged or foreign file, `FileNotFoundError` for none."
+    # for domains, corpora, models, pools, shards of vectors, and fields that page retriever stores
     if not Path(path).exists(): raise FileNotFoundError(f'no file {path}')
     try:
         with safe_open(path, 'np') as f: meta = f.metadata() or {}
@@ -211,6 +214,7 @@ def open_rows(
     path:Path|str, # a file of `as_rows`
 ) -> np.ndarray:   # (N, d) mapped, read only
     "Map a table into memory; raises `ValueError` when it is missing or damaged."
+    # for `as_rows` and `load_table`
     # it refuses a short file; to read beyond the end of one would kill the process
     try: return open_memmap(path, mode='r')
     except (ValueError, OSError, EOFError) as e:

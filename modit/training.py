@@ -105,6 +105,7 @@ def stop_all(
     error, # error that ends the run
 ):
     "End every process: the first with the error, the others quietly with status 2."
+    # for `on_main`, and for `fit` where a loss is not finite
     raise error if processes().is_main_process else SystemExit(2)
 
 # %% ../nbs/100_training.ipynb #d105

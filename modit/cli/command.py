@@ -243,6 +243,7 @@ def main(
     argv=None, # arguments, by default those of the process
 ):
     "The command `modit`: a warning or an error is one line on stderr; an error has exit status 2."
+    # what `modit` starts in a shell (pyproject.toml); tests call it with words
     steady_streams()
     given = vars(_command_line().parse_args(argv))
     on = '; the same command resumes it' if given['command'] in KEEPING else ''

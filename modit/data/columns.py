@@ -71,6 +71,7 @@ def in_pandas(
     except TypeError: return table.to_pandas() # of a library of its own
 
 # %% ../../nbs/data/034_columns.ipynb #c008
+# for ids, columns and conditions (pages goods and field), however a keyboard has spelled them
 def one_form(text): return normalize('NFC', text).strip() # of a text whose letters have several
 
 def to_text(
@@ -114,6 +115,7 @@ def flat(
     table, # DataFrame
 ) -> pd.DataFrame: # rows numbered from 0
     "A table with all that names its rows as columns; labels without a name are dropped."
+    # for parquet here, and for `write_table` (page folder)
     named = [name for name in table.index.names if name is not None and name not in table]
     return table.reset_index(named).reset_index(drop=True)
 
@@ -127,6 +129,7 @@ def read_csv(
     sep=',', # between its fields
 ) -> pd.DataFrame: # of text
     "A csv file as text; raises `ValueError` for two columns of one name, and for rows that are too long."
+    # for `read_table`, judged lists (page goods) and the small domain of the leaderboard (page split)
     how = dict(sep=sep, dtype=str, keep_default_na=False)
     _once(pd.read_csv(path, header=None, nrows=1, **how).iloc[0].tolist())
     table = pd.read_csv(path, **how).fillna('')
@@ -161,6 +164,7 @@ def to_csv(
     columns:dict, # name -> series
 ) -> bytes:
     "Columns as csv that is read again as it was."
+    # for the files that page folder writes; keys of folders hash these bytes
     table = pd.DataFrame(columns)
     text = table.to_csv(index=False, lineterminator='\n')
     if '\r' in text: text = table.to_csv(index=False, lineterminator='\n', quoting=csv.QUOTE_NONNUMERIC)
@@ -214,6 +218,7 @@ def file_digest(
 # %% ../../nbs/data/034_columns.ipynb #63ab621a
 def wrong_rows(where, wrong, what): # where to look, (N,) bool, and what to say of the rows
     "A line about the first wrong row, counted from 0, and the number of others."
+    # for checks here and on page folder
     rows = np.flatnonzero(wrong)
     more = f' and {len(rows) - 1} more' if len(rows) > 1 else ''
     return [f'{where} row {rows[0]}{more}: {what}'] if len(rows) else []

@@ -130,6 +130,7 @@ def write_table(
     >>> columns = dict(id=names, attribute='', price=9, embedding=list(domain.items))
     >>> modit.write_table('boots', pd.DataFrame(columns))
     """
+    # for Python programs that have vectors and columns in one table
     if isinstance(table, str | Path): table = read_table(Path(table))
     table = in_pandas(table)
     if isinstance(table, pd.DataFrame): table = flat(table)
@@ -251,6 +252,8 @@ def read_folder(
     rows=None, # file for normalised items, if the folder's are not of unit length; None: memory
 ) -> FolderDomain:
     "A domain read from your own folder; raises `ValueError` if the folder has any problem."
+    # for `own_domain` (page pipeline), and for public domains of the leaderboard (page split)
+    # patterns are numbered in the order of their names
     parts, lines = inspect_folder(path)
     _refuse(path, lines)
     folder, table = find_folder(path), parts['table']

@@ -127,6 +127,7 @@ def assign_patterns(
     rng,         # NumPy generator
 ) -> np.ndarray: # (n,) int32
     "The pattern of every item."
+    # for `make_domain`
     # log-normal, few popular patterns and many rare; the draws make the committed domains
     size = np.exp(c['spread']*rng.normal(size=clusters))
     return rng.choice(clusters, n, p=size/size.sum()).astype(np.int32)

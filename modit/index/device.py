@@ -51,6 +51,7 @@ def ranked(
     ids,    # (n,) or (q, n) int64, from 0 to 2^32 - 1
 ):          # (q, n) int64
     "Scores and ids as integers: the better item has the larger one."
+    # for searches here: of equal scores the first item is the better one, as in exact search
     bits = (scores + 0.).view(torch.int32).long() # the sum makes -0 to 0
     return (_turned(bits) << 32) - ids # no two are equal, so a selection has one answer
 
@@ -59,6 +60,7 @@ def unranked(
     best, # int64 of `ranked`
 ):        # scores, ids
     "The scores and ids of such integers."
+    # for searches here
     bits = -(-best >> 32) # rounded up, since the id was taken off
     return _turned(bits).int().view(torch.float32), (bits << 32) - best
 

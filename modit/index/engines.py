@@ -27,6 +27,7 @@ def list_counts(
     n:int, # items
 ) -> tuple[int, int]: # lists, and how many of them a query visits
     "Lists of a partition of n items, twice the root of n, and the probes of a query."
+    # for `empty_lists`, and for the names of stored lists
     # twice the root: a rule of thumb; another factor makes all stored lists anew
     lists = max(1, round(2*n**.5))
     return lists, min(lists, max(_FEWEST, round(_PROBED*lists)))

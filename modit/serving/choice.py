@@ -69,6 +69,7 @@ def make_trial(
     draw=0,   # another: other hidden items and requests
 ): # Trial, or None where too few patterns have enough right items
     "Hide labels, and learn from the others."
+    # for `trials`
     rng = stream(0, 'trial', draw)
     hidden, fresh = _hidden(y, patterns, rng)
     truth = np.where(y == 1, patterns, -1)[hidden]
@@ -109,6 +110,7 @@ class Scored:
     rows: dict  # known or new -> requests that count
     parts: dict # near, exemplar, likely; attribute and same with their models -> (n, U) or (U,)
 
+    # for `first`, and for page lists
     def total(self, c, rows): # (n, U) scores of all items, in the lists of these requests
         def of(*name):
             found = self.parts[name]
@@ -118,12 +120,16 @@ class Scored:
         if c.kappa: parts['same'] = of('same', c.form)
         return one_sum(SimpleNamespace(**parts), **c.sum)
 
+    # for `right`, `worth` and the border
     def first(self, c, rows): return _right_first(self.trial, self.total(c, rows), rows)
 
+    # for `best_way`: what is told of lists
     def right(self, c, rows): return right_share(self.first(c, rows), self.trial.depth[rows])
 
+    # for `choose`: what constants are chosen by
     def worth(self, c, rows): return worth(self.first(c, rows), self.trial.depth[rows], self.trial.left[rows])
 
+    # for `choose`
     def allows(self, c): # are there models for these constants
         needed = {('attribute', c.how): c.lam, ('same', c.form): c.kappa, ('likely',): c.fit}
         return all(x in self.parts for x, weight in needed.items() if weight)
@@ -133,6 +139,7 @@ def scored(
     t:Trial, # requests
 ) -> Scored:
     "What each part says of each request, computed once."
+    # for `trials`, and for items that page lists holds back
     f, linear = t.field, vectors(t.field, t.asked, t.seeds)
     names = ('near', 'exemplar', 'likely') if f.plda else ('near', 'exemplar')
     parts = {(x,): f.product(getattr(linear, x)()) for x in names}
@@ -171,6 +178,7 @@ def choose(
     groups=(*STEPS,), # of constants that may differ from averaging
 ) -> Constants:
     "The constants that find most."
+    # for `best_way`, and for page lists, which also lets fewer groups differ
     @cache
     def found(c): return _of_all(ss, c, kind, 'worth').mean()
     def allowed(c): return all(s.allows(c) for s in ss)
@@ -210,6 +218,7 @@ def trials(
     own, # Goods with labels
 ) -> list: # Scored; of fewer labels more trials
     "Requests whose answers are known."
+    # for pages retriever and lists
     x, y, pattern = labelled(own)
     draws = range((1 if len(y) > 12_000 else 2 if len(y) > 6_000 else 3) if (y == 1).any() else 0)
     made = [make_trial(x, y, pattern, USUAL, draw) for draw in draws]
@@ -233,6 +242,7 @@ def best_way(
     ss, # Scored, of one trial or more; none: nothing can be chosen
 ) -> dict: # constants of known and new patterns and within one, marks, found; border
     "All that a list needs to know of validation."
+    # for page retriever, which stores it as JSON: plain numbers, words, dicts and lists alone
     def is_there(kind): return any(len(s.rows[kind]) for s in ss)
     there = [*filter(is_there, KINDS)]
     best = {kind: choose(ss, kind) if kind in there else Constants() for kind in KINDS}

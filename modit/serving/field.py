@@ -32,9 +32,12 @@ class Field:
     models: dict = field(default_factory=dict) # of the patterns -> (C, d) weights, (C,) biases, (N,) norms
     kept: dict = field(default_factory=dict)   # what was computed for earlier requests
 
+    # for scores here and on page choice: `x` has rows of any length, so products need `scale`
     def product(self, q): return (np.asarray(q, np.float32) @ self.x.T)*self.scale # (n, N)
+    # for pages choice and field: unit rows
     def rows(self, ids): return self.x[ids]*self.scale[ids, None]
 
+    # for `scores`, and for `learn_chosen`, so that they are stored with the field
     def squares(self): # (r, N) of the items in the basis of the distributions
         if 'squares' not in self.kept:
             basis, middle = self.plda.basis.astype(np.float32), (self.plda.mean @ self.plda.basis)[:, None]
@@ -42,6 +45,7 @@ class Field:
             self.kept['squares'] = squares.astype(np.float16) # as they are stored
         return self.kept['squares'].astype(np.float32)
 
+    # for `same`; kept, for other requests ask for the same patterns
     def chance(self, form, c): # (N,) that an item has a pattern
         weights, biases, norms = self.models[form]
         if (form, c) not in self.kept:
@@ -68,6 +72,7 @@ def same(
     form:str, # model of the patterns
 ) -> np.ndarray: # (n, N)
     "Log-chance that an item has the seeds' pattern: log of the sum of p_c P(c | x)."
+    # for `scores`
     p = _seeds_pattern(f, asked, form)
     likely_ones = np.flatnonzero((p > 1e-4).any(0))
     chances = np.stack([f.chance(form, c) for c in likely_ones])
@@ -86,6 +91,8 @@ def vectors(
     taken, # of each request, rows that are not among the nearest
 ): # the parts that are linear, (n, d) each
     "Parts of a list as vectors."
+    # for `list_scores`, for page choice, and for the query of page retriever
+    # its zeros and those of `scores` fit: the sum of the two is a list
     return SimpleNamespace(
         near=lambda: asked.middle, attribute=lambda: 0., same=lambda: 0.,
         exemplar=lambda: border(f.turn, asked.mean, _around(f, asked, taken), f.mean),
@@ -99,6 +106,7 @@ def scores(
     form:str, # model of the patterns
 ): # the other parts, (n, N) or (N,) each
     "Parts of a list that are no vectors."
+    # for `list_scores` and for page choice
     return SimpleNamespace(
         near=lambda: 0., exemplar=lambda: 0.,
         likely=lambda: likely(f.plda, asked.mean, asked.m)[1].astype(np.float32) @ f.squares(),
@@ -151,6 +159,7 @@ def learn(
     forms=('logistic', *HEATS), # models of the patterns
 ) -> Field:
     "Items to search with what labels say of them; models that the labels do not allow are left out."
+    # for `learn_chosen`, and for pages choice and lists, which hide labels first
     rng = np.random.default_rng(0)
     few = np.sort(rng.permutation(free)[:MOST])
     sample = x[few]*scale[few, None]
@@ -170,6 +179,7 @@ def list_scores(
     away=0, # (n, d) that the vectors are moved away from
 ) -> np.ndarray: # (n, N)
     "The scores of all items for some requests."
+    # for page retriever, and for lists after marks (page choice)
     linear = one_sum(vectors(f, asked, taken), **c.sum) - max(c.beta, 10)*away
     return f.product(linear) + one_sum(scores(f, asked, c.how, c.form), **c.sum)
 
@@ -178,6 +188,8 @@ def labelled(
     own, # Goods with labels
 ) -> tuple: # vectors (n, d), labels (n,), patterns (n,)
     "The labelled items that are learned from."
+    # for `learn_chosen`, and for pages choice and lists
+    # always the same sample: constants are chosen on the items that a list learns from
     rows = np.flatnonzero(~own.free)
     rows = np.sort(np.random.default_rng(0).permutation(rows)[:MOST])
     x, y, pattern = own.rows(rows), own.label[rows], own.pattern[rows]
@@ -211,6 +223,7 @@ def learn_chosen(
     used,  # Constants
 ) -> Field:
     "What a list by these constants needs."
+    # for page retriever, where no field is stored
     free = np.flatnonzero(shelf.free if shelf.free.any() else np.ones(len(shelf.ids), bool))
     hows, forms = {c.how for c in used} - {''}, {c.form for c in used} - {''}
     f = learn(shelf.x, shelf.scale, free, *labelled(own), sorted(hows), sorted(forms))
@@ -222,6 +235,7 @@ def to_arrays(
     f:Field, # what is searched
 ) -> dict: # name -> array
     "All of a field but the items themselves."
+    # for the file that page retriever stores
     arrays = dict(mean=f.mean, turn=f.turn, scale=f.scale) | {f'odds {x}': v for x, v in f.odds.items()}
     for form, (weights, biases, norms) in f.models.items():
         arrays |= {f'weights {form}': weights, f'biases {form}': biases, f'norms {form}': norms}
@@ -236,6 +250,7 @@ def to_field(
     x, # (N, d) the items
 ) -> Field:
     "A field as it was."
+    # for page retriever, which learns anew where an array is missing
     def named(start): return {k.partition(' ')[2]: v for k, v in arrays.items() if k.startswith(f'{start} ')}
     p = {name: Plda(**named(name)) for name in ('plda', 'kinds') if named(name)}
     def model(form): return tuple(named(part)[form] for part in ('weights', 'biases', 'norms'))

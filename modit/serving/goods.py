@@ -40,15 +40,19 @@ class Goods:
     key: str            # of the content
     unchanged: object   # raises `ValueError` once a mapped file has changed
 
+    # for `row_called`
     @cached_property
     def row(self): return {name: i for i, name in enumerate(self.ids)}
 
+    # for `row_called`; reversed, so that of ids of one form the first is found
     @cached_property
     def forms(self): return {one_form(name): i for name, i in reversed(self.row.items())}
 
+    # for pages field, lists and retriever: by default only such items are listed
     @cached_property
     def free(self): return np.isnan(self.label) # (N,) which have no label
 
+    # for pages field, lists and retriever: unit rows, while those on the disk stay as they are
     def rows(self, i): return self.x[i]*self.scale[i, None]
 
 # %% ../../nbs/serving/253_goods.ipynb #65a286d8
@@ -71,6 +75,7 @@ def look_at(
     path, # of a folder
 ) -> tuple[Goods, list]: # None where something is wrong; lines about all that is
     "What a folder holds, or what is wrong with it; raises `ValueError` if there is none."
+    # for `read_goods`, and for `modit check` (page lists), which tells all lines
     folder = find_folder(path)
     found, lines = read_parts(folder, x=open_embeddings, table=partial(items_table, needed=['id']),
                               facts=read_facts, key=folder_key) # of what was read, not of what is there later
@@ -96,6 +101,7 @@ def read_goods(
     path, # of a folder
 ) -> Goods:
     "The items of a folder; raises `ValueError` for the first thing that is wrong with it."
+    # for pages retriever and lists
     goods, lines = look_at(path)
     _refuse(path, lines)
     return goods
@@ -110,6 +116,7 @@ def ids_or_vectors(
     dim:int, # numbers of a vector
 ): # a list of ids, or (n, d) unit vectors
     "What seeds are; raises `ValueError` for what is neither."
+    # for `seed_rows` of page retriever: what programs hold, and what JSON can say
     if hasattr(seeds, 'detach'): seeds = seeds.detach().cpu().double().numpy() # a tensor
     if hasattr(seeds, 'tolist'): seeds = seeds.tolist()
     if isinstance(seeds, Set): seeds = sorted(seeds, key=str)
@@ -138,6 +145,7 @@ def row_called(
     name, # an id in any form
 ) -> int: # None where no item is called so
     "The row of the item that an id names."
+    # for `rows_called`, and for page retriever, to tell in which folder seeds lie
     for text in _spellings(name):
         if text in goods.row: return goods.row[text]
         if (form := one_form(text)) in goods.forms: return goods.forms[form]
@@ -150,6 +158,7 @@ def rows_called(
     what='id', # they are, for the message
 ) -> np.ndarray: # (n,) rows
     "Where items lie; raises `ValueError` for unknown and repeated ids."
+    # for seeds, marks and ids that are left out (page retriever)
     found = [row_called(goods, x) for x in names]
     unknown = [x for x, row in zip(names, found, strict=True) if row is None]
     more = f' and {len(unknown) - 1} more' if len(unknown) > 1 else ''
@@ -166,6 +175,7 @@ def read_marks(
     path, # a list as it was printed, with tabs, commas or semicolons, and a column judged
 ) -> dict: # right and wrong: ids
     "What a person has judged; raises `ValueError` for a file that says nothing of it."
+    # for `modit expand` and `modit query`; page look writes such files, too
     require(Path(path).is_file(), f'{path}: no such file; give a list that was printed, with a column judged')
     advice = 'add a column judged to a list that was printed, and write 1 or 0'
     try:
@@ -218,6 +228,7 @@ def column_called(
     text:str,  # where it is asked for, for the message
 ) -> pd.Series:
     "A column of a table; raises `ValueError` for an unknown one."
+    # for `where`, and for `distinct` of page retriever
     forms = [one_form(str(column)) for column in columns]
     require(one_form(name) in forms, f'{text}: no column {name!r}; the columns are {", ".join(forms)}')
     require(forms.count(one_form(name)) == 1, f'{text}: two columns are called {name!r}; rename one')
@@ -229,6 +240,7 @@ def where(
     conditions, # such as 'price<20' or 'shop=north|south'; one, or several that all have to hold
 ) -> tuple[np.ndarray, list]: # (N,) bool; notes on conditions that no item meets
     "Which items meet conditions; raises `ValueError` for what is no condition and for an unknown column."
+    # for page retriever, which changes the array that it gets
     kept, notes = np.ones(len(columns), bool), []
     for text in [conditions] if isinstance(conditions, str) else conditions:
         parts = isinstance(text, str) and re.fullmatch(r'(.+?)(<=|>=|!=|==?|<|>)(.*)', text, re.S)
@@ -250,5 +262,6 @@ def first_of_each(
     most:int, # items of a value
 ) -> np.ndarray: # (n,) bool
     "The first items of each value."
+    # for `distinct` of page retriever, which gives rows best first
     values = pd.Series([*map(one_form, to_text(values))], dtype=object)
     return (values.groupby(values).cumcount() < most).to_numpy(bool)

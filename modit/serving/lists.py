@@ -61,6 +61,7 @@ def checked(
     threshold=None, # lowest score of a right item, kept in the folder
 ) -> tuple[list, list]: # lines, lines of trouble
     "Everything about a folder: what is wrong, or what it holds and whether `expand` beats averaging there."
+    # behind `modit check`
     if threshold is not None: _set_threshold(find_folder(path), threshold)
     goods, trouble = look_at(path)
     if trouble: return [], trouble
@@ -109,6 +110,7 @@ def answers(
     **usual,   # options that they leave out
 ) -> list:     # of dicts: items, kind, notes; or error
     "Many lists."
+    # behind `modit expand --lists`; where lists fail together each is asked alone, so the others are answered
     asked = [_question(retriever, line, usual) for line in lines]
     good = [q for q in asked if not isinstance(q, str)]
     try: found = iter(retriever.lists(good) if good else [])
@@ -170,6 +172,7 @@ def hold_back(
     **models, # hows and forms, as for `learn`
 ) -> Held:
     "Hide one part and one group of patterns, and learn from the others."
+    # for `evaluated`, once a part
     (x, y, patterns), (part, group, right) = known, _split(*known[1:])
     whole, truth = group[patterns] == fold, np.where(y == 1, patterns, -1)
     held = whole | (part == fold)
@@ -193,6 +196,7 @@ def listed(
     k,      # items of a list
 ) -> np.ndarray: # (n, 2) right items, and all, that stand in each list
     "What lists have of held-back items."
+    # for `evaluated`, a row of ROWS after the other
     t, found = h.scored.trial, h.scored.total(c, rows)
     first = top_columns(found, min(8*k, found.shape[1])) # as many labelled ones as unlabelled, or few more
     places, good = h.places[first], t.truth[first] == t.pattern[rows, None]
@@ -238,6 +242,7 @@ def evaluated(
     path, # of a folder
 ) -> tuple[list, pd.DataFrame]: # headlines; right, gain over averaging, low and high of each kind and row
     "How good lists are, where constants were not chosen; stored beside the folder."
+    # behind `modit evaluate`, for `checked`, and for bench/shop.py
     own, k = read_goods(path), read_facts(path).get('k', USUAL)
     place = find_folder(path)/KEPT/f'{choice_key(own)}-right-{k}.json'
     try: found = json.loads(place.read_text('utf-8'))

@@ -25,6 +25,7 @@ def in_words(
     table, # of `expand`
 ) -> list: # of rows of texts, the header first
     "A list as it is printed."
+    # for `printed`, and for lists at a terminal (page command)
     def word(x): return f'{x:.4f}' if isinstance(x, float | np.floating) else '' if x is None else str(x)
     return [[*map(word, row)] for row in (list(table), *table.itertuples(index=False))]
 
@@ -37,6 +38,7 @@ def printed(
     table, # of `expand`
 ) -> str:
     "A list with tabs between its columns, as `read_marks` reads it."
+    # for `modit expand` into a file or a pipe
     return ''.join('\t'.join(map(_field, row)) + '\n' for row in in_words(table))
 
 # %% ../../nbs/serving/258_look.ipynb #29df46ad
@@ -44,6 +46,7 @@ def aligned(
     rows, # of texts, as `in_words` gives them
 ) -> str:
     "A list as a terminal shows it: spaces between its columns, control characters as escapes."
+    # for `modit expand` at a terminal, and for the README's example (page front)
     def line(row): return [visible(' '.join(x.split())) for x in row]
     rows = [*map(line, rows)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -57,6 +60,7 @@ def picture(
     folder, # where pictures lie
 ) -> str:   # an address that holds the picture
     "A picture for an `<img>`; raises `ValueError` for one outside of its folder, and for what is none."
+    # for `card`; tables come from anywhere, so a path leads to no file outside of the folder
     if isinstance(value, str) and not value.startswith('<'):
         path, home = Path(folder, value).resolve(), Path(folder).resolve()
         require(path.is_relative_to(home), f'{value}: outside of the folder')
@@ -74,6 +78,7 @@ def card(
     score='',   # in a list
 ) -> str:       # HTML
     "What is shown of an item; no text of it becomes HTML."
+    # for tiles of `Look`
     name, text = escape(item['id']), escape(item['text'])
     try: seen = f'<img alt="" src="{picture(item["image"], folder)}">' if len(item['image']) else ''
     except (ValueError, OSError) as e: seen = f'<i>{escape(str(e))}</i>'
@@ -226,6 +231,7 @@ def look_command(
     no_browser:bool=False, # only print the address of the page
 ):
     "show lists on a web page of this machine, with seeds and marks by a click"
+    # behind `modit look`
     require(0 < port < 65536, f'--port {port}: give a number from 1 to 65535')
     lacking = [x for x in ('voila', 'ipywidgets') if not find_spec(x)]
     require(not lacking, f'modit look needs more: pip install {" ".join(lacking)}')

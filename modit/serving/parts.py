@@ -23,6 +23,8 @@ def one_sum(
     beta,   # of closeness
 ): # what the parts are: scores or vectors
     "The score of a list as a sum of its parts."
+    # for pages field, choice and retriever, and for `one list` of the leaderboard (page labels)
+    # a part without weight is not called: where labels allow no model of it, it may be missing
     close = parts.near()
     if weight: close = close + weight*parts.exemplar()
     scores = (beta + 1e-3)*close # of equal items the nearest
@@ -42,9 +44,11 @@ class Constants:
     kappa: float = 0.  # of the patterns
     form: str = ''     # their model: logistic, or means of two temperatures
 
+    # what `one_sum` takes; `how` and `form` say instead which models its parts are made of
     @property
     def sum(self): return {x: getattr(self, x) for x in ('weight', 'fit', 'kappa', 'lam', 'beta')}
 
+    # for page retriever, which then gives cosines for scores, and says why
     @property
     def averages(self): return not any((self.weight, self.fit, self.lam, self.kappa))
 
@@ -56,6 +60,7 @@ def attribute_model(
     trees=150, # rounds of boosting
 ): # fitted
     "A model of the attribute."
+    # for page field and, with networks too, for rows of the leaderboard (page labels)
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.neural_network import MLPClassifier
@@ -70,6 +75,7 @@ def log_odds(
     x,     # (n, d)
 ) -> np.ndarray: # (n,)
     "Log-odds of the attribute."
+    # for page field and for rows of the leaderboard (page labels)
     chance = model.predict_proba(x)[:, 1]
     return np.log(chance.clip(1e-6)/(1 - chance).clip(1e-6)).astype(np.float32)
 
@@ -79,6 +85,8 @@ def pattern_model(
     y, # (n,) their patterns
 ): # weights (C, d) and biases (C,) of a logistic regression
     "A model of the patterns."
+    # for page field and for rows of the leaderboard (page labels)
+    # of two classes scikit-learn gives one row of weights, not two
     from sklearn.linear_model import LogisticRegression
     model = LogisticRegression(C=10., max_iter=60, tol=1e-3).fit(x, y)
     return model.coef_.astype(np.float32), model.intercept_.astype(np.float32)
@@ -100,6 +108,7 @@ def fit_plda(
     most=64, # dimensions that count
 ) -> Plda:
     "The distributions of right items."
+    # for page field: once of right items, and once of all items of their patterns, for `typicality`
     names, which, counts = np.unique(pattern, return_inverse=True, return_counts=True)
     sums = np.zeros((len(names), x.shape[1]))
     np.add.at(sums, which, x)
@@ -119,6 +128,7 @@ def likely(
     m,    # (n,) how many they are
 ) -> tuple[np.ndarray, np.ndarray]: # (n, d) and (n, r): x scores by the first, the squares of z by the second
     "The log-likelihood ratio of an item as a vector for it, and weights for its squares."
+    # for page field, where a list adds both parts; one of them alone is no likelihood
     k = p.b/(p.b + 1/np.asarray(m)[:, None])
     A, D = 1/(1 + p.b - k*p.b), 1/(1 + p.b)
     return (A*k*((mean - p.mean) @ p.basis)) @ p.basis.T, -.5*(A - D)
@@ -130,6 +140,7 @@ def typicality(
     m,    # (n,) how many they are
 ) -> np.ndarray: # (n,)
     "The log-likelihood ratio of the nearest known pattern against a pattern of their own."
+    # for pages choice and retriever: the border is chosen on the number that requests are told apart by
     z, noise = (mean - p.mean) @ p.basis, 1/np.asarray(m)[:, None]
     k = p.b/(p.b + 1/p.counts[:, None]) # (C, r)
     alone = (z**2/(p.b + noise) + np.log(p.b + noise)).sum(1)
@@ -145,6 +156,7 @@ def choose_border(
     known_right, new_right, # (n,) what the constants of known and of new patterns find
 ) -> float:
     "The typicality from which on seeds are of a known pattern."
+    # for `best_way` of page choice
     if new.all() or not new.any(): return -np.inf if not new.any() else np.inf
     ends = np.unique(typical)
     cuts = [-np.inf, *((ends[1:] + ends[:-1])/2), np.inf]
@@ -161,6 +173,7 @@ def border_matrix(
     x, # (n, d) items, a sample
 ) -> np.ndarray: # (d, d)
     "What turns a difference of means into a border."
+    # for `learn` of page field, of a sample of what is searched
     spread = np.cov(x.T)
     d = len(spread)
     return np.linalg.inv(spread + RIDGE*np.trace(spread)/d*np.eye(d)).astype(np.float32)
@@ -173,6 +186,7 @@ def border(
     centre, # (d,) of all items
 ) -> np.ndarray: # (n, d) unit
     "The direction from other items to the seeds."
+    # for `vectors` of page field
     way = (mean - AROUND*around - (1 - AROUND)*centre) @ turn
     return (way/np.linalg.norm(way, axis=1, keepdims=True).clip(1e-12)).astype(np.float32)
 
@@ -187,12 +201,15 @@ class Asked:
         parts = [self.x[self.first[r]:self.first[r] + self.m[r]] for r in rows]
         return Asked(np.concatenate(parts), self.m[rows])
 
+    # for sums by request, here and on page field
     @cached_property
     def first(self): return np.cumsum(self.m) - self.m # where each begins
 
+    # for borders, likelihoods and typicality, not of length one, unlike `middle`
     @cached_property
     def mean(self): return np.add.reduceat(self.x, self.first)/self.m[:, None].astype(np.float32)
 
+    # what averaging searches by
     @cached_property
     def middle(self): return self.mean/np.linalg.norm(self.mean, axis=1, keepdims=True).clip(1e-12)
 
@@ -203,6 +220,7 @@ def top_columns(
     block=64, # columns
 ) -> np.ndarray: # (n, k)
     "The columns of the highest scores, the highest first, of equal ones the first."
+    # for lists here and on the leaderboard: inside a list ties stand in the order of items
     n, u = scores.shape
     if u > 4*k*block:
         whole = u//block*block
@@ -221,6 +239,7 @@ def right_share(
     depth, # (n,) items of each list
 ) -> np.ndarray: # (n,) of 0 to 1
     "The share of right items in each list."
+    # for `worth`, and for what page choice says of a list
     return (first*(np.arange(first.shape[1]) < depth[:, None])).sum(1)/depth
 
 # %% ../../nbs/serving/247_parts.ipynb #d1b3a332
@@ -230,6 +249,7 @@ def worth(
     left,  # (n,) right items that could be found
 ) -> np.ndarray: # (n,) of 0 to 2
     "What constants are chosen by."
+    # for page choice; the second half counts first items more than last ones
     weight = 1/(np.arange(first.shape[1]) + 3)
     best = np.cumsum(weight)[np.minimum(left, len(weight)) - 1]
     return right_share(first, depth) + (first*weight).sum(1)/best

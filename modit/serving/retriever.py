@@ -31,6 +31,7 @@ def choice_key(
     own:Goods, # the folder with labels
 ) -> str:
     "The name of what is stored for a folder."
+    # for what is stored here and by page lists; other code or another library makes it anew
     code = [text for name, text in sources().items() if name.startswith(('data.', 'rows', 'serving.'))]
     return fingerprint(own.key, code, version('scikit-learn'), version('numpy'))
 
@@ -99,6 +100,7 @@ class Retriever:
     ways: dict   # what was chosen
     k: int       # items of a list
 
+    # for programs and page look; in the order of `columns`
     @property
     def ids(self): return self.goods.ids[self.goods.free] # of items that can be found
 
@@ -118,6 +120,7 @@ def of(
     >>> modit.Retriever.of('shoes', items='boots', k=10).k
     10
     """
+    # how programs, `modit expand`, `modit query` and the page of `modit look` begin
     own = read_goods(folder)
     goods = own if items is None else read_goods(items)
     (d, other), fit = (own.x.shape[1], goods.x.shape[1]), 'embed both by one model'
@@ -245,6 +248,8 @@ def expand(
     >>> shoes.expand(['shoe1', 'shoe2'], k=10, without=['boot3']).columns.tolist()
     ['id', 'score', 'price']
     """
+    # for programs, `modit expand` and page look, which also show the notes in `attrs`
+    # id and score stand first: the command takes the columns behind them for those of the items
     (rows, score, kind, notes), = self.lists([self.question(seeds, k, **options)])
     table = self.goods.columns.iloc[rows].reset_index(drop=True)
     table.insert(0, 'id', self.goods.ids[rows])
@@ -265,6 +270,7 @@ def query(
     >>> shoes.query(['shoe1', 'shoe2']).shape
     (16,)
     """
+    # for programs and `modit query`
     asked, away, (kind,), taken = self._asked([self.question(seeds, right=right, wrong=wrong)])
     c = Constants(**self.ways['constants'][kind])
     sums = one_sum(vectors(self.field, asked, taken), **(c.sum | dict(lam=0, kappa=0)))

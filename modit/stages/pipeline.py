@@ -35,8 +35,10 @@ from ..store import atomic_write, load_arrays, lock_file, named
 from ..training import load_checkpoint, on_main, processes, products_in, save_checkpoint
 
 # %% ../../nbs/stages/220_pipeline.ipynb #c018
+# for pages lead and lists
 def get_domain(s, name): return own_domain(s, name) if s.folders else _stored_domain(s, name)
 def _own_folder(s, name): return find_folder(s.of('folders', name)) if s.folders else None
+# for preference runs here, and for pages labelled and drawings
 def get_pool(s, domain): return Pool.load(make_stage(s, 'pool', domain)) # the first, labelled pool
 
 def get_corpus(
@@ -44,6 +46,8 @@ def get_corpus(
     name:str,   # domain
 ) -> Corpus:
     "The prepared corpus of a domain from the store, made if it is missing."
+    # for stages here, and for `run` of all pages that score
+    # the engine of this machine is put in when it is read, and is in no file
     corpus = Corpus.load(make_stage(s, 'corpus', name), _own_folder(s, name))
     return replace(corpus, index_kind=engine_here(corpus.index_kind))
 
@@ -81,6 +85,7 @@ def get_model(
     checkpoint=None, # of a preference run: None: the chosen one; i: the i-th of its history; -1: the last
 ):              # a MODiT
     "The model of a stage on accelerate's device, trained if it is not in the store."
+    # for stages here, and for `run` of all pages that score models
     model = new_model(s).to(processes().device) # where `fit` would train it
     if stage == 'base': return model
     path = make_stage(s, stage, domain)
@@ -147,6 +152,7 @@ def _make_sft(s, stage, domain, path):
     save_model(path, model, losses=losses)
 
 # %% ../../nbs/stages/220_pipeline.ipynb #c028
+# for the stages pool, direct and preference here, and for pages labelled and guidance
 def preference_settings(s): return replace(s, seed=s.seed + s.preference_run) # of the preference stage
 
 def labeller(

@@ -47,6 +47,7 @@ def names_read(
     x, # a syntax tree
 ) -> set: # such as f, or module.f
     "Names that code reads from around it."
+    # for what a definition reaches: a name that it misses is in no key
     if isinstance(x, ast.Attribute) and isinstance(x.value, ast.Name): return {f'{x.value.id}.{x.attr}'}
     if isinstance(x, ast.Global): return {*x.names}
     if isinstance(x, ast.Name): return {x.id} if isinstance(x.ctx, ast.Load) else set()
@@ -79,6 +80,7 @@ def contents(
     module:str, # of modit
 ) -> SimpleNamespace: # names, imports; added: class -> functions
     "The statements of a module by the names that they define; under '' those that define none."
+    # for this page: a statement that it misses is in no key, and its change retrains nothing
     folder = module_file(module).parent
     nodes = [x for x in ast.parse(sources()[module]).body if acts(x)]
     statements = SimpleNamespace(names=defaultdict(list), imports={}, added=defaultdict(list))
@@ -101,6 +103,7 @@ def found_at(
     name:str,   # f, or another.f
 ): # (module, name) of the definition; '' and a text for another package; None for Python's own
     "Where that is defined which a module means by a name."
+    # for what a name of a module reaches
     statements = contents(module)
     first, _, inside = name.partition('.')
     if first in statements.names: return module, first

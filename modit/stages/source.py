@@ -65,6 +65,7 @@ def visible(
 # %% ../../nbs/stages/015_source.ipynb #e0180f21
 def steady_streams():
     "Closed streams become devnull, stdin and stdout UTF-8; a terminal gets no control character from stdout."
+    # the first thing that the command calls
     for name, mode in dict(stdin='r', stdout='w', stderr='w').items():
         if getattr(sys, name) is None: setattr(sys, name, open(os.devnull, mode, encoding='utf-8'))
     for x in (sys.stdin, sys.stdout):
@@ -76,6 +77,7 @@ def steady_streams():
 UNSAID = { # fields without behaviour
     'ctx', 'kind', 'type_comment', 'type_ignores', 'type_params', 'annotation', 'returns'}
 
+# for `spelled`, and for `contents` of page reach: a corrected docstring changes no key
 def acts(x): return not (isinstance(x, ast.Expr) and isinstance(x.value, ast.Constant)) # no docstring
 def _is_ours(x): return isinstance(x, ast.ImportFrom) and (x.level > 0 or x.module.startswith('modit'))
 
@@ -91,6 +93,7 @@ def spelled(
     x, # a syntax tree, or a field of one
 ) -> str:
     "A syntax tree as text, the same under every Python, without what changes no behaviour."
+    # for keys of stages (page reach) and for marks of runs
     if isinstance(x, list): return f'[{",".join(map(spelled, x))}]'
     if isinstance(x, ast.Constant): return f'<{x.value!a}>'
     if not isinstance(x, ast.AST): return ascii(x)
@@ -112,12 +115,14 @@ def _module_files() -> dict: # name, such as flow or data.synth -> its file
     def name(path): return '.'.join(path.relative_to(PACKAGE).with_suffix('').parts)
     return {name(path): path for path in paths}
 
+# for pages reach and source
 def module_file(module): return _module_files()[module]
 
 # %% ../../nbs/stages/015_source.ipynb #9e2d3c4b
 @cache
 def sources() -> dict: # name of a module -> its source
     "The source of every module, as it was before this process ran one: keys hold the code that runs."
+    # for keys of stages (page reach), for marks of runs, and for the key of what page retriever stores
     return {name: modit.SOURCES[path] for name, path in _module_files().items()}
 
 # %% ../../nbs/stages/015_source.ipynb #d0a4e3c5
@@ -144,8 +149,10 @@ def code_of(
     module:str, # of modit, such as flow or data.synth
 ) -> str:
     "The `meaning` of a module's source."
+    # for marks of runs (page marks)
     return meaning(sources()[module])
 
+# for marks of runs (page marks)
 @cache
 def tables_of(module): return _tables_in(sources()[module])
 
@@ -154,6 +161,7 @@ def _same(module, path): # does a module act as when it was read
     return new == sources()[module] or meaning(new) == code_of(module)
 
 # Paths of modules that act otherwise on disk than when they were read.
+# for `refuse_changed` of page reach, and for page marks, which refuses a mark then
 def edited(modules): return [module_file(x) for x in modules if not _same(x, module_file(x))]
 
 # %% ../../nbs/stages/015_source.ipynb #adef9963
@@ -183,6 +191,7 @@ def imported(
     folder=None, # folder that relative imports start from; by default the package's
 ) -> set:        # names of modules of modit
     "The modules of this package that a source imports directly."
+    # for `imports_in`, and for the cells of a page (page marks)
     nodes = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ImportFrom)]
     return {home for n in nodes for home, _ in line_targets(n, folder or PACKAGE).values() if home}
 
@@ -192,6 +201,7 @@ def imports_in(
     module:str, # of modit
 ) -> set:       # names of modules of modit
     "The modules of this package that a module imports directly."
+    # for `imports_of`
     return imported(sources()[module], module_file(module).parent)
 
 # %% ../../nbs/stages/015_source.ipynb #c011b

@@ -96,6 +96,7 @@ FOLDER_STAGES = {name: stage for name, stage in STAGES.items() if name != 'domai
                      MAKE + 'mixed', shared=True))
 UNKEYED = ('profile', 'domains', 'folders', 'checkpoint_every')
 
+# for keys here, and for pages pipeline and graph: with folders of your own no domain is generated
 def stages_of(s): return FOLDER_STAGES if s.folders else STAGES # the table of stages for some settings
 
 # %% ../../nbs/stages/217_stages.ipynb #c038

@@ -30,6 +30,7 @@ _ACE = 'MoleculeACE'
 
 def read_measurements() -> pd.DataFrame: # smiles, nM, target: a row for each measurement
     "The measurements of all targets, as the package has them."
+    # for `read_molecules`
     files = sorted(x for x in zipfile.ZipFile(_fetch(_ACE)).namelist() if x.endswith('.csv'))
     tables = [pd.read_csv(io.BytesIO(package_file(_ACE, x))).assign(target=Path(x).stem) for x in files]
     rows = pd.concat(tables, ignore_index=True).rename(columns={'exp_mean [nM]': 'nM'})
@@ -81,6 +82,7 @@ def clustered(
     vectors, # (n, d)
 ):           # (n,) text
     "A cluster for every item."
+    # for molecules and licences without named patterns
     # of all items: a label that is to be bought must not shape a pattern
     found = KMeans(CLUSTERS, n_init=1, max_iter=50, random_state=0).fit(vectors.astype(np.float32)).labels_
     return pd.Series(found).map('cluster {:02d}'.format)
@@ -123,6 +125,7 @@ def words_of(text): return ' '.join(re.findall(r'\w+', text.lower()))
 @cache
 def read_wordings() -> pd.DataFrame: # id, text, licence, attribute
     "The first text of every wording, by the names of the curators' files."
+    # for `make_licences`
     rows = []
     with zipfile.ZipFile(_fetch(_CODES)) as wheel:
         for name in sorted(x for x in wheel.namelist() if x.startswith('licensedcode/data/rules/')):

@@ -131,4 +131,5 @@ def package_files(
     with tarfile.open(path) as t:
         yield from ((m.name, t.extractfile(m).read()) for m in t if m.name in wanted)
 
+# for pages costly, encoders, icons and public
 def package_file(name, file): return dict(package_files(name, file))[file] # the bytes of one file

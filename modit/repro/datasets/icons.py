@@ -34,6 +34,7 @@ def icon_sets(
     package=SMALL, # or ALL
 ) -> pd.DataFrame: # set -> name, author, licence, url, category, one_colour, used
     "The icon sets of a package, with their authors and licences."
+    # for the icons that are read, and for the LICENSE beside them
     if package == ALL: sets = json.loads(package_file(ALL, 'package/collections.json'))
     else: sets = {'ph': json.loads(package_file(package, 'package/info.json'))}
     def row(x, i):

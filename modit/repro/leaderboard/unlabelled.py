@@ -37,6 +37,7 @@ def fitted(
         return kept[key][1]
     return call
 
+# called by `run` of page scores
 def forget(): [kept.clear() for kept in _KEPT] # everything, before another domain
 
 # %% ../../../nbs/repro/leaderboard/284_unlabelled.ipynb #261e413a
@@ -48,6 +49,7 @@ def open_items(
     labels, # (N,)
 ) -> tuple: # row numbers (U,), vectors (U, d), place of every item among them (N,)
     "The items that may be listed."
+    # for rows here and on pages labels and trained
     # each row ranks these alone: a labelled item can stand in no list
     ids = np.flatnonzero(np.isnan(labels))
     place = np.full(len(items), -1)
@@ -79,8 +81,10 @@ def row(
     return method_of
 
 # %% ../../../nbs/repro/leaderboard/284_unlabelled.ipynb #ee53ad2d
+# for rows here and on page labels
 def middle(items, seeds): return normalize(items[seeds].mean(1)).astype(np.float32) # (n, d)
 
+# for rows here and on page labels: what averaging scores by, in most of them the first part
 @fitted
 def near(items, seeds, labels): return middle(items, seeds) @ open_items(items, labels)[1].T # (n, U)
 

@@ -62,6 +62,7 @@ def draw_paper_gain(
     p:Page, # domains, splits
 ):
     "A grey line over each domain: what the paper's HPPO gains."
+    # for pictures of pages direct and printed
     for row in paper_gain(p).itertuples():
         at = list(p.domains).index(row.domain)
         fig.axes[p.splits.index(row.split)].plot([at - .45, at + .45], [row.gain]*2, c='0.5', lw=1, zorder=0)
@@ -70,6 +71,7 @@ def draw_paper_gain(
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
 
 # of domains, in pictures where a mark is a domain and a place a method, a scale or a round
+# for `gains_picture`, and for page rounds
 def looks_of(names): return {x: Look(x, _COLOURS[i % 4], 'osv^'[i % 4]) for i, x in enumerate(names)}
 
 # %% ../../../nbs/repro/lib/273_curve.ipynb #c273gain
@@ -111,6 +113,7 @@ def rows_of_part(
     draw=0,      # number of the draw: 0 to 3; of the whole pool 0
 ) -> slice:
     "The cases of a part; raises `ValueError` for a part that leaves its quarter."
+    # for `of_part`
     inside = 0 < percent <= QUARTER and 0 <= draw < 100//QUARTER or (percent, draw) == (100, 0)
     asked = f'{percent} percent, draw {draw}'
     require(inside, f'part: {asked} is out of range; give 1 to {QUARTER}, draw 0 to 3, or 100, draw 0')
@@ -135,6 +138,7 @@ def steps_of_part(
     percent:int, # of the pool
 ) -> tuple:      # ascending, each once
     "The steps at which a round on a part is validated; the last is its length."
+    # for `prefer_part`
     return tuple(sorted({max(1, round(x*percent/100)) for x in s.off_policy_steps}))
 
 # %% ../../../nbs/repro/lib/273_curve.ipynb #9985a3a8

@@ -71,7 +71,7 @@ def scales_tried(
     s:Settings, # guidance_scales, guidance_scale
 ) -> list:
     "The scales that models serve at: the fan's, the serving one and 1.5."
-    # for pages guidance and jacobi
+    # for page guidance, and for `at_own_scale`
     # 1.5: the fan has nothing between 1 and 2
     return sorted({1.5, *map(float, s.guidance_scales), float(s.guidance_scale)})
 

@@ -92,6 +92,7 @@ def stage_jobs(
         jobs[job.output] = job
     return jobs
 
+# for the Snakefile and for the second world (page redraw)
 def main_stages(s): return [('hppo', d) for d in s.domains] # the stages that most pages need
 
 # %% ../../../nbs/repro/pages/250_graph.ipynb #c0460003
@@ -147,6 +148,7 @@ def _end_all(number, frame): # a handler of SIGTERM
 @contextmanager
 def ending_all():
     "Inside, a signal that ends this process ends all that it has started, too."
+    # around Snakemake and sweeps here, and around redraws, which start processes too
     main = threading.current_thread() is threading.main_thread() # another thread may set no handler
     usual = signal.signal(signal.SIGTERM, _end_all) if main else None
     try: yield

@@ -25,6 +25,7 @@ def fits(
     value,          # the value to check
 ) -> bool:
     "Whether a value has the annotated type; asked of a default, and of each value that a run is given."
+    # for `_read_parameter` and `check_parameters`
     kind, _, optional = annotation.partition(' | ')
     if value is None: return optional == 'None'
     if kind.startswith('list['):
@@ -110,7 +111,9 @@ def _files(): # name of a page -> its path
     paths = [p for room in ROOMS for p in (repo_root()/'nbs'/'repro'/room).glob('*.ipynb')]
     return {p.stem: p for p in paths if _PAGE.fullmatch(p.stem)}
 
+# for pages parameters, marks, graph and redraw; in the order of their numbers
 def experiments() -> list: return sorted(_files()) # names such as 320_main
+# what a page is called everywhere but in the name of its file
 def short_name(name): return re.sub(r'^\d+_', '', str(name)) # 400_sensitivity -> sensitivity
 
 
@@ -119,6 +122,7 @@ def experiment_path(
     name:str, # of an experiment, with or without its number
 ) -> Path:    # of its source notebook
     "Find an experiment; raises `ValueError` with the nearest names."
+    # for pages page, parameters, marks and redraw: names also come from the command line
     known = {short_name(stem): path for stem, path in sorted(_files().items())}
     short = short_name(name)
     if short in known: return known[short]

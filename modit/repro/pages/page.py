@@ -52,6 +52,7 @@ class Page:
 @patch(as_prop=True)
 def folder(self:Page) -> Path:
     "The folder of this run's results."
+    # whatever a page writes lies there
     return results_folder(self.s, self.changed)
 
 # %% ../../../nbs/repro/pages/240_page.ipynb #c034
@@ -142,6 +143,7 @@ def read_other(
 @patch
 def missing(self:Page) -> list:
     "The page's own score files that do not exist."
+    # for `scores`, `read_other` and `lacking`
     names = page_constant(self.name, 'SCORES')
     return [name for name in names if not (self.folder/'cases'/f'{name}.csv.gz').exists()]
 

@@ -26,6 +26,7 @@ def in_words(
     value, # of a setting or a parameter
 ) -> str:  # such as 0.05 or D1+D3
     "A value as text, for the name of a run's folder and the rows of a sweep."
+    # for `slug`, and for tables of sweeps (page redraw)
     if isinstance(value, (list, tuple)): return '+'.join(map(in_words, value))
     short = f'{value:g}' if isinstance(value, float) else str(value)
     return short if not isinstance(value, float) or float(short) == value else repr(value)
@@ -35,6 +36,7 @@ def slug(
     changed:dict, # name -> value
 ) -> str:         # such as seed=3,margin=0.05
     "The name of a folder for changed settings and parameters; committed folders have such names."
+    # for `results_folder`, for marks, and for folders of sweeps (page redraw)
     said = ','.join(f'{k}={in_words(v)}' for k, v in changed.items())
     name = said.replace('/', '-').replace(' ', '')
     fits = name == said and len(name) <= 150
@@ -70,6 +72,7 @@ def check_choice(
     allowed,  # words to choose from
 ):
     "Check words of a parameter, also of a page's own choices; `ValueError` for one unknown or given twice."
+    # for `page_values`, and for page jacobi, whose parameter names weights
     for word in chosen:
         known = ', '.join(allowed)
         require(word in allowed, f'{page}: {name}: {word!r} is unknown; use some of {known}')
@@ -138,6 +141,7 @@ def owner_of(
     score:str, # the name of a score file, such as validation
 ) -> str:      # the page that writes it, such as main
     "The page that writes a score file; raises `ValueError` if no page does, or more than one."
+    # for `reads_of`, for pages page and marks
     owners = [name for name in experiments() if score in page_constant(name, 'SCORES')]
     require(len(owners) < 2, f'{score!r} is in the SCORES of {" and ".join(owners)}; one page writes a score')
     require(owners, f'no page has {score!r} in its SCORES; correct the READS that names it')
@@ -155,6 +159,7 @@ def reads_of(
     return tuple(x for x in read if x in LEDGER or asks(profile, owner_of(x)))
 
 # %% ../../../nbs/repro/pages/237_parameters.ipynb #c9612dc2
+# for pages graph and redraw: such pages run last, when all others have entered their claims
 def is_ledger(name): return bool({*page_constant(name, 'READS')} & {*LEDGER}) # whether it reads the ledger
 
 # Does `make paper` run it: not one with a line APART, which takes an hour alone.

@@ -128,6 +128,7 @@ def _values(): # name -> what the text may use
         reasons=_rows_of('reasons', 'reported'))
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a029
+# for `filled`, which calls it with each value of a text
 def written(v): return f'{v:,}' if isinstance(v, int) else v # as the text shows a value
 
 def filled(
@@ -143,6 +144,7 @@ def filled(
 # %% ../../../nbs/repro/report/216_article.ipynb #82b0b753
 def fill() -> str: # Markdown
     "The text of the article with its values."
+    # for `write_report`, and for tests of the text
     return filled('text', _values()).rstrip('\n')
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a034
@@ -152,6 +154,7 @@ class Print(mistune.HTMLRenderer):
     "Markdown as Typst."
     NAME = 'typst'
     def __init__(self): super().__init__(); self.sides = []
+    # mistune calls these by their names; `picture`, `data`, `caption` and `floating` are of page.typ
     def text(self, text): return f'#{_string(text)};'
     def codespan(self, text): return f'#raw({_string(text)});'
     def emphasis(self, text): return f'#emph[{text}];'
@@ -185,6 +188,7 @@ def as_page(
     text:str, # Markdown
 ) -> str:     # HTML
     "The article for a browser, as a file in docs, which shows the committed pictures."
+    # for `write_report`; a test compares it with the committed file
     page = jinja2.Template((repo_root()/FOLDER/'page.html').read_text('utf-8'))
     return page.render(title=_title(text), body=as_form(text)).replace('src="', 'src="../figures/')
 
@@ -193,6 +197,7 @@ def as_pdf(
     text:str,      # Markdown
 ) -> bytes | None: # None without Typst
     "The article as a PDF."
+    # for `write_report`; a test compares it with the committed file
     if not importlib.util.find_spec('typst'): return None
     import typst
     head = f'#let title = {_string(_title(text))}\n' + (repo_root()/FOLDER/'page.typ').read_text('utf-8')
@@ -203,6 +208,7 @@ def as_pdf(
 # %% ../../../nbs/repro/report/216_article.ipynb #a045
 def write_report():
     "Write docs/report.html and, where Typst is installed, docs/report.pdf."
+    # behind `make report`
     docs, text = repo_root()/'docs', fill()
     atomic_write(docs/'report.html', as_page(text))
     pdf = as_pdf(text)

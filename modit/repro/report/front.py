@@ -22,6 +22,7 @@ from ...settings import repo_root, require
 from ...store import atomic_write
 
 # %% ../../../nbs/repro/report/298_front.ipynb #cba28930
+# called in docs/article/readme.md
 def scores(name, profile='mini'): return read_cases(repo_root()/'figures'/profile, name) # of one page
 
 # %% ../../../nbs/repro/report/298_front.ipynb #ca99c95c
@@ -50,6 +51,7 @@ def judged(
     return table.assign(**{x: 100*table[x] for x in ('estimate', 'low', 'high')})
 
 # %% ../../../nbs/repro/report/298_front.ipynb #daaf6366
+# called in docs/article/readme.md
 def span(values, digits=1): return f'{min(values):.{digits}f} to {max(values):.{digits}f}'.replace('-', '−')
 
 def holds(
@@ -61,10 +63,13 @@ def holds(
     return ''
 
 # %% ../../../nbs/repro/report/298_front.ipynb #7d82d6c4
+# called in docs/article/readme.md
 def in_percent(rows): return 100*rows.groupby(['domain', 'split', 'method']).joint.mean() # of per-case scores
 
+# called in docs/article/readme.md, for the numbers that stand in brackets
 def theirs(): return 100*_rows_of('tab-main', 'reported').set_index(['domain', 'split', 'method']).joint
 
+# called in docs/article/readme.md
 def beside(ours, paper): return f'{ours:.1f} ({paper:.1f})' # numbers, in percent
 
 # %% ../../../nbs/repro/report/298_front.ipynb #7d82d6c7
@@ -102,7 +107,9 @@ def _values(): # name -> what the text may use
     return named | {f.__name__: f for f in functions}
 
 # %% ../../../nbs/repro/report/298_front.ipynb #322534f6
+# for `write_readme`, and for a test that the committed README is this text
 def readme() -> str: return filled('readme', _values()) # the README with its numbers
+# for this page as a module: python -m modit.repro.report.front
 def write_readme(): atomic_write(repo_root()/'README.md', readme())
 
 # %% ../../../nbs/repro/report/298_front.ipynb #66e734d4

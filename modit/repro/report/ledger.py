@@ -170,6 +170,7 @@ def by_class(
     second=(), # claims of the ledger of a second world, if there is one
 ) -> pd.DataFrame: # one row per class
     "The number of claims with each verdict, by class: tab-classes, which README quotes."
+    # for page claims
     about = claims['class'].where(claims.id.str.startswith('C'), 'ours').rename('about')
     counts = pd.crosstab(about, claims.verdict).reindex(columns=[*WORDS, NOT_RUN.label], fill_value=0)
     counts.insert(0, 'statements', counts.sum(axis=1))

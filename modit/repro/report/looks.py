@@ -61,6 +61,7 @@ FOLDER_STAGES.update({name: x for name, x in OWN_STAGES.items() if name != 'apar
 # %% ../../../nbs/repro/report/195_looks.ipynb #c010
 # the defaults first, so that a reader's matplotlibrc changes nothing
 LOOK = ['default', files('modit')/'modit.mplstyle']
+# called by `open_page` in a notebook
 def use_look(): matplotlib.style.use(LOOK) # in all of this process
 
 with matplotlib.style.context(LOOK): _CYCLE = matplotlib.rcParams['axes.prop_cycle'].by_key()['color']
@@ -126,6 +127,7 @@ def add_looks(
 
 # %% ../../../nbs/repro/report/195_looks.ipynb #c021
 # The look of a method; grey, labelled with its name, if it is not registered.
+# for tables, legends and pictures of all pages
 def look(method) -> Look: return METHODS.get(method, Look(method, GREY))
 
 # %% ../../../nbs/repro/report/195_looks.ipynb #c024
@@ -156,6 +158,7 @@ def whisker(
     **more,    # of the mark, such as markersize
 ):
     "A mark and the line of its interval."
+    # for `draw_differences`, for pages bootstrap and curve, and for bench/
     turn = -1 if along == 'x' else 1
     ax.plot(*[[at, at], [low, high]][::turn], color=seen.colour, marker='')
     ax.plot(*[[at], [estimate]][::turn], **{**seen.style, **more})

@@ -26,6 +26,7 @@ from ...store import atomic_write, fingerprint, lock_file, runs_dir
 from ...preference import VARIANTS
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c005
+# for pages parameters, ledger and replicate, and for bench/
 def figures_dir(s:Settings) -> Path: return repo_root()/'figures'/s.profile # of the committed results
 def _cases_path(folder, name): return Path(folder)/'cases'/f'{name}.csv.gz'
 
@@ -189,6 +190,7 @@ def read_reported(
     label,         # such as tab-main; or the rows themselves
 ) -> pd.DataFrame: # fractions, and names of the code
     "A table of the paper as data."
+    # for the paper's numbers, its statements (page ledger) and what differs from it (page deviations)
     if isinstance(label, pd.DataFrame): return label
     return read_rows(repo_root()/'figures'/'reported'/f'{label}.csv')
 
@@ -213,6 +215,7 @@ def scored(
     cases:pd.DataFrame, # per-case scores
 ) -> tuple:
     "The methods of a list that have scores."
+    # for tables and pictures of pages whose domains or runs lack some methods
     return tuple(name for name in methods if (cases.method == name).any())
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c048b
@@ -222,6 +225,7 @@ def by_method(
     column='joint',     # metric
 ) -> pd.DataFrame:      # split, domain and one column per method
     "Mean of a metric in every split and domain, one column per method."
+    # for tables of most pages, and for `against_paper`
     means = cases[cases.method.isin(methods)].pivot_table(column, ['split', 'domain'], 'method')
     return means.reindex(columns=list(methods)).reset_index().rename_axis(columns=None)
 
@@ -266,6 +270,7 @@ def with_hppo(
     return pd.concat([cases, chosen.assign(method='hppo')], ignore_index=True)
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c057
+# for manifests here, and for the ledger
 def locked(): return lock_file(runs_dir()/'.report.lock') # a lock for files that several experiments write
 
 # %% ../../../nbs/repro/report/200_report.ipynb #c057b

@@ -28,6 +28,7 @@ def scores_by_method(
     column='joint',     # metric
 ) -> pd.DataFrame:      # (domain, split, case, pattern) by method, NaN for no score
     "The scores of several methods on the same cases."
+    # for `paired` and `contrasts`, and for page drawings, which picks a usual case
     rows = cases[cases.method.isin(methods)].set_index(['domain', 'split', 'case', 'pattern', 'method'])
     return rows[column].unstack().reindex(columns=methods)
 
@@ -111,12 +112,14 @@ def contrasts(
     side=1,             # claimed sign of the differences
 ) -> pd.DataFrame:      # one row per pair and cell
     "Paired differences in every cell with their intervals; `ValueError` if no case is shared (fig:sig)."
+    # for `contrast` and `compared`, and for pages with several pairs
     # Holm's family is the cells of one pair
     pairs = list(pairs)
     scores = scores_by_method(cases, list(dict.fromkeys(m for pair in pairs for m in pair)), column)
     cells = _cells_of(scores)
     return pd.DataFrame(sum((_contrast(scores, cells, *pair, s, column, side) for pair in pairs), []))
 
+# for tables and claims of most pages
 def contrast(cases, a, b, *how, **named): return contrasts(cases, [(a, b)], *how, **named) # rows of one pair
 
 # %% ../../../nbs/repro/report/210_verdicts.ipynb #c020
@@ -125,6 +128,7 @@ def in_hundredths(
     sign='', # + where the sign is always shown
 ) -> str:
     "An estimate with its interval in points."
+    # for `in_points`, for `show_claims` of page ledger, and for page printed
     estimate, low, high = (f'{100*x:{sign}.2f}' for x in (r.estimate, r.low, r.high))
     return f'{estimate} [{low}, {high}]' if low != 'nan' else f'{estimate} [no interval]'
 
@@ -177,6 +181,7 @@ def split_panels(
     **columns,         # across and by, as there
 ):                     # matplotlib Figure
     "Differences with their intervals: a row of panels for each metric, a column for each split."
+    # for `compared`, and for pages rounds, sensitivity and lead, which have rows of their own
     metrics = rows.column.unique()
     size = dict(figsize=(7.5, 1 + 1.75*len(metrics)), sharex=len(metrics) > 1, sharey='row', squeeze=False)
     fig, axes = plt.subplots(len(metrics), len(splits), **size)
@@ -212,7 +217,7 @@ def in_paper(
     column='joint',   # metric
 ) -> np.ndarray:      # one a row, in fractions; NaN where the paper prints none
     "The paper's difference of two methods in each cell, beside which ours is set."
-    # for `power`, pages claims and printed, and the article
+    # for `power`, pages curve and printed, and the article
     cell = ['domain', 'split', 'method']
     value = read_reported(paper).drop_duplicates(cell).set_index(cell)[column]
     def of(method): return value.reindex(pd.MultiIndex.from_frame(rows[['domain', 'split', method]])).values

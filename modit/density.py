@@ -22,7 +22,7 @@ def recall_density(
     k:int,     # neighbours
 ) -> np.ndarray: # (n,) in [0, 1]
     "Share of positives among each anchor's neighbours (D_y, sec. Metrics)."
-    # for `density_from_anchors`; page density measures anchors of its own with it
+    # for `density_from_anchors`; the experiment of the same name (310) measures anchors of its own with it
     neighbours = search(index, index.items[anchors], k, exclude=np.asarray(anchors)[:, None])
     return attribute[neighbours].mean(1)
 
@@ -73,7 +73,7 @@ def validation_splits(
     super_pattern, # (n,) group of related patterns of each anchor
 ) -> dict:         # split -> (n,) groups
     "The three splits of the paper's table, each harder than the one before (tab:density)."
-    # for page density
+    # for the experiment of the same name (310)
     return {'item-hash': np.arange(len(pattern)), 'pattern-out': pattern, 'super-pattern': super_pattern}
 
 # %% ../nbs/060_density.ipynb #c031
@@ -84,7 +84,7 @@ def predict_out_of_group(
     alpha=1.,    # ridge penalty
 ) -> dict:       # split -> (n,) predictions
     "Predict each anchor on every split by a ridge that has not seen its group (tab:density)."
-    # for page density
+    # for the experiment of the same name (310)
     x, predicted = x.astype(np.float64), {}
     for name, groups in splits.items():
         folds = GroupKFold(min(5, len(np.unique(groups)))) # a fold needs a group of its own

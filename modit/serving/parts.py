@@ -194,6 +194,7 @@ def border(
 @dataclass(frozen=True, eq=False)
 class Asked:
     "Seeds of some requests."
+    # made by pages choice, lists and retriever; taken by what scores on page field and here
     x: np.ndarray # (M, d) unit, the seeds of all, one request after the other
     m: np.ndarray # (n,) how many each has
 

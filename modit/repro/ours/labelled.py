@@ -76,6 +76,7 @@ def score_again(p:Page, corpus:Corpus) -> pd.DataFrame: # per-case scores; cases
     "Rounds on the whole pool with the Pareto filter and, on D1 to D3, with other random numbers, scored."
     most = p.s.density_cases
     rows = [score_round(p, corpus, 'pareto_once', 'labelled_filter', 0, most)]
+    # C22, for which these draws are made, is of D1 to D3
     for name in AGAIN if corpus.name != 'D4' else ():
         stage = f'labelled_{name}'
         rows.append(score_round(p, corpus, stage, stage, _percent_and_draw(name)[1], most))

@@ -114,7 +114,7 @@ def other(
     name:str,  # of another page
 ) -> Page:
     "The run of another page under this run's settings, whose scores this page reads."
-    # for `read_other`; marks and the graph of scores find files of other pages by it, too
+    # for `read_other` and `lacking`; page marks finds files of other pages by it
     shared = {k: v for k, v in self.changed.items() if k not in self.values}
     values = page_values(name, self.s, page_defaults(experiment_path(name), self.s))
     return Page(name, self.s, values, shared, False, time.time()) # only this page is scored again
@@ -212,7 +212,7 @@ def publish(
     claims=(),    # rows of `judge`
 ) -> pd.DataFrame: # the claims as a table to read
     "Write a page's tables and figures, and enter its claims into the ledger."
-    # the last call of a page, and of `redraw_page`, which must write the same bytes
+    # for pages, once each, and for `redraw_page`, which must write the same bytes
     for label, figure in (figures or {}).items(): save_figure(self.folder, label, figure)
     if tables or figures: write_tables(self.folder, self.name, tables, figures, experiment_path(self.name))
     # a redraw computes nothing, so the record of the run stays

@@ -148,7 +148,7 @@ def show_claims(
     found:pd.DataFrame, # of `update_claims`, or a ledger
 ) -> pd.DataFrame:      # one row per claim, as text
     "Claims as text: statement, cells for and against it, estimate with its interval in points, verdict."
-    # what `Page.publish` returns, and so the last table of a page
+    # what `Page.publish` returns, so pages show it; page claims shows a part of the ledger with it
     counts = [f'{r.significant} for, {r.against} against, of {r.cells}' if r.cells else ''
               for r in found.itertuples()]
     points = [in_hundredths(r) if r.cells else '' for r in found.itertuples()]

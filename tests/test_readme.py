@@ -94,7 +94,7 @@ ROWS = {
     '– random seeds': ([(('lead', 'sft', 'random'), ('lead', 'average', 'random'))], MINI),
     '– no related patterns': ([(('lead', 'sft', 'apart'), ('lead', 'average', 'apart'))], MINI),
     '– each domain trained alone': ([(('order', 'ascending'), AVERAGE)], MINI),
-    '– alone, sequences in random': ([(('order', 'random'), AVERAGE)], MINI),
+    '– alone, in random order': ([(('order', 'random'), AVERAGE)], MINI),
     'sorted sequences': ([(('order', 'ascending'), ('order', x)) for x in ('random', 'descending')],
                          MINI, PUBLIC),
     'HPPO as printed': ([(('printed', 'printed'), TRAINED)], MINI),

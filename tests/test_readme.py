@@ -176,7 +176,7 @@ def test_counts_of_statements_are_those_of_the_ledgers():
     one, other = one.align(other, join='inner')
     theirs = both[0].place[one.index] != 'ours'
     wanted = [(one == other).sum(), len(one), (one == other)[theirs].sum(), theirs.sum()]
-    assert numbers(r"repeats (\d+) of (\d+) verdicts \(the paper's .*: (\d+) of (\d+)\)") == wanted
+    assert numbers(r'repeats (\d+) of (\d+) verdicts \((\d+) of the (\d+) about the paper') == wanted
     costs = pd.read_csv(ROOT/'figures'/'mini'/'folder.csv').set_index('what')
     wanted = [costs['items'].iloc[0], *costs.cpu_seconds[['list_first', 'list_next']].round()]
     assert numbers(r'Among ([\d,]+) items, .* takes (\d+) CPU-seconds, a later (\d+)') == wanted

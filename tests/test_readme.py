@@ -1,4 +1,4 @@
-"""Every number of the README, computed once more from committed scores of single cases, by pandas and numpy."""
+"""Every number of the README, computed once more from scores of single cases, by pandas and numpy."""
 import re
 
 import numpy as np

@@ -1,5 +1,6 @@
 """The map of the paper: each of its tables and figures with our page, command, minutes, file and verdicts.
-It is made from figures/reported/contents.csv and committed results; `python docs/paper.py` writes it."""
+It is made from docs/article/verdicts.md, figures/reported/contents.csv and committed results;
+`python docs/paper.py` writes it."""
 import ast
 import json
 import re
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from modit.repro.report.front import verdicts
 from modit.repro.report.looks import CONFIRMED, WORDS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -125,11 +127,11 @@ def counted(
 
 
 def paper_map() -> str: # of docs/paper.md
-    "The paper's contents by number, then its claims."
+    "All verdicts, the paper's contents by number, then its claims."
     notebooks = {path.stem[4:]: path for path in (ROOT/'nbs'/'repro').glob('*/*.ipynb')}
     manifest = json.loads((OURS/'manifest.json').read_text('utf-8'))
     seconds = {name: x['seconds'] for name, x in manifest.items()}
-    (claims, ours), parts = claims_of(), [opening()]
+    (claims, ours), parts = claims_of(), [opening(), verdicts()]
     why = pd.read_csv(REPORTED/'reasons.csv').set_index('claim').reason
     contents = pd.read_csv(REPORTED/'contents.csv')
     for sort in ('Table', 'Figure'):

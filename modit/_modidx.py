@@ -1411,6 +1411,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                'modit/repro/report/front.py'),
                                           'modit.repro.report.front.theirs': ( 'repro/report/front.html#theirs',
                                                                                'modit/repro/report/front.py'),
+                                          'modit.repro.report.front.verdicts': ( 'repro/report/front.html#verdicts',
+                                                                                 'modit/repro/report/front.py'),
                                           'modit.repro.report.front.write_readme': ( 'repro/report/front.html#write_readme',
                                                                                      'modit/repro/report/front.py')},
             'modit.repro.report.ledger': { 'modit.repro.report.ledger._in_second_world': ( 'repro/report/ledger.html#_in_second_world',

@@ -1,4 +1,5 @@
-"""Every number of the README, computed once more from scores of single cases, by pandas and numpy."""
+"""Every number of the README and all verdicts of docs/paper.md, computed once more from scores of
+single cases, by pandas and numpy."""
 import re
 
 import numpy as np
@@ -8,16 +9,17 @@ from scipy.stats import t
 
 from conftest import ROOT
 
-README = (ROOT/'README.md').read_text('utf-8')
-TEXT = (ROOT/'docs'/'article'/'readme.md').read_text('utf-8')
+README, VERDICTS = ((ROOT/x).read_text('utf-8') for x in ('README.md', 'docs/paper.md'))
 CELL, SPLITS = ['domain', 'split', 'case', 'pattern'], ('item', 'pattern')
 MINI, PUBLIC = ['mini'], ['public', 'icons', 'tree']
 TRAINED = ('main', 'sft') # file and method of MO-DiT
-NAMES = r'arXiv \d+\.\d+|Apache-2\.0|\bD[1-4]\b|95% intervals'
+NAMES = r'arXiv \d+\.\d+|Apache-2\.0|\bD[1-4]\b|95% intervals?'
 
 
-def test_no_number_is_typed():
-    text = re.sub(r'^```.*?^```', '', TEXT, flags=re.M | re.S)
+@pytest.mark.parametrize('name', ['readme', 'verdicts'])
+def test_no_number_is_typed(name):
+    text = (ROOT/'docs'/'article'/f'{name}.md').read_text('utf-8')
+    text = re.sub(r'^```.*?^```', '', text, flags=re.M | re.S)
     text = re.sub(r'{%.*?%}|{{.*?}}|`[^`]*`|\]\([^)]*\)', ' ', text, flags=re.S)
     assert re.findall(r'\S*\d\S*', re.sub(NAMES, '', text)) == []
 
@@ -25,7 +27,7 @@ def test_no_number_is_typed():
 # ---- scores of single cases
 def read(profile, name): return pd.read_csv(ROOT/'figures'/profile/'cases'/f'{name}.csv.gz')
 def cells_of(words): return words.strip('| ').split(' | ')
-def row_of(start): return cells_of(next(x for x in README.splitlines() if x.startswith(f'| {start}')))
+def row_of(start, of=README): return cells_of(next(x for x in of.splitlines() if x.startswith(f'| {start}')))
 
 
 def cases_of(profiles, file, method, of=None, metric='joint'):
@@ -109,12 +111,18 @@ ROWS = {
 def test_a_row_of_verdicts_is_that_of_the_scores(start):
     pairs, *worlds = ROWS[start]
     found = [verdicts(pairs, world, split) for world in worlds for split in SPLITS]
-    assert [x for x in row_of(start)[1:] if x.strip('| ')] == found
+    assert [x for x in row_of(start, VERDICTS)[1:] if x.strip('| ')] == found
+
+
+def test_verdicts_of_the_readme_are_those_of_the_map():
+    rows = README.split('| public, new |\n')[1].split('\n\n')[0].splitlines()[1:]
+    for name, *cells in map(cells_of, rows):
+        assert cells == row_of(name.partition(' (')[0], VERDICTS)[1:]
 
 
 def test_verdicts_by_the_bootstrap_are_those_of_the_scores():
     found = [verdicts([(HPPO, TRAINED)], MINI, split, [over_cases]) for split in SPLITS]
-    assert row_of("– intervals over requests")[1:3] == found
+    assert row_of("– intervals over requests", VERDICTS)[1:3] == found
 
 
 # ---- lists of unlabelled items
@@ -153,7 +161,7 @@ def test_a_row_of_lists_is_that_of_the_scores(start):
 
 
 # ---- sentences
-def numbers(pattern): return [float(x.replace(',', '')) for x in re.search(pattern, README).groups()]
+def numbers(words, of=README): return [float(x.replace(',', '')) for x in re.search(words, of).groups()]
 
 
 def test_numbers_in_sentences_are_those_of_the_scores():
@@ -175,7 +183,8 @@ def test_counts_of_statements_are_those_of_the_ledgers():
     one, other = one.align(other, join='inner')
     theirs = both[0].place[one.index] != 'ours'
     wanted = [(one == other).sum(), len(one), (one == other)[theirs].sum(), theirs.sum()]
-    assert numbers(r'repeats (\d+) of (\d+) verdicts \((\d+) of the (\d+) about the paper') == wanted
+    assert numbers(r'repeats (\d+) of (\d+) verdicts \((\d+) of the (\d+) about', VERDICTS) == wanted
+    assert numbers(r'world repeats (\d+) of (\d+) verdicts') == wanted[2:]
     costs = pd.read_csv(ROOT/'figures'/'mini'/'folder.csv').set_index('what')
     wanted = [costs['items'].iloc[0], *costs.cpu_seconds[['list_first', 'list_next']].round()]
     assert numbers(r'Among ([\d,]+) items, .* takes (\d+) CPU-seconds, a later (\d+)') == wanted

@@ -136,10 +136,10 @@ def filled(
     values:dict, # name -> what the text may use
 ) -> str:        # Markdown
     "A text with its values; an unknown value raises `jinja2.UndefinedError`."
-    # for the article and for the README (page front)
-    text = (repo_root()/FOLDER/f'{name}.md').read_text('utf-8')
-    how = dict(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
-    return jinja2.Environment(finalize=written, **how).from_string(text).render(values)
+    # for the article, for the README and for the verdicts (page front)
+    how = dict(undefined=jinja2.StrictUndefined, keep_trailing_newline=True, finalize=written)
+    texts = jinja2.Environment(loader=jinja2.FileSystemLoader(repo_root()/FOLDER), **how)
+    return texts.get_template(f'{name}.md').render(values)
 
 # %% ../../../nbs/repro/report/216_article.ipynb #82b0b753
 def fill() -> str: # Markdown

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['OTHERS', 'scores', 'joined', 'judged', 'span', 'holds', 'in_percent', 'theirs', 'beside', 'stands', 'printed',
-           'readme', 'write_readme']
+           'readme', 'verdicts', 'write_readme']
 
 # %% ../../../nbs/repro/report/298_front.ipynb #a2bcb97c
 import json
@@ -109,6 +109,8 @@ def _values(): # name -> what the text may use
 # %% ../../../nbs/repro/report/298_front.ipynb #322534f6
 # for `write_readme`, and for a test that the committed README is this text
 def readme() -> str: return filled('readme', _values()) # the README with its numbers
+# for docs/paper.py, which puts it into docs/paper.md
+def verdicts() -> str: return filled('verdicts', _values()) # all rows of verdicts
 # for this page as a module: python -m modit.repro.report.front
 def write_readme(): atomic_write(repo_root()/'README.md', readme())
 

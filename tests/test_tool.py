@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.linalg import solve
 
 from conftest import COMMAND, ROOT, environment, run_apart, unit
 from modit.data.columns import read_table
@@ -174,7 +175,7 @@ def test_a_condition_that_tells_the_pattern_has_a_sum_of_its_own(home):
 
 
 @pytest.mark.parametrize('labels', ['none', 'one kind', 'few', 'no patterns'])
-def test_a_folder_that_says_little_is_averaged(home, labels):
+def test_a_folder_that_says_little_is_listed_by_the_seeds(home, labels):
     m, name = made(), home/f'little {labels}'.replace(' ', '-')
     if labels == 'none': m.label = np.full(N, '')
     if labels == 'one kind': m.label = np.where(m.known, '1', '')
@@ -182,12 +183,30 @@ def test_a_folder_that_says_little_is_averaged(home, labels):
     r = Retriever.of(write(name, m, **({} if labels != 'no patterns' else dict(pattern=['']*N))))
     found = r.expand(r.ids[:3], k=5)
     assert len(found) == 5
-    said = {'none': 'too few labels', 'few': 'too few labels', 'no patterns': 'clusters stand in'}
+    said = {'none': 'seeds alone', 'few': 'seeds alone', 'no patterns': 'clusters stand in'}
     assert said.get(labels, '') in ' '.join(found.attrs['notes'])
-    close = unit(M.x) @ unit(unit(M.x[:3]).mean(0))
-    if labels in ('none', 'few'):
-        assert all(Constants(**c).averages for c in r.ways['constants'].values())
-        if labels == 'none': assert np.allclose(found.score, np.sort(close[3:])[::-1][:5], atol=1e-5)
+    if labels != 'none': return
+    x, seeds = unit(M.x), unit(M.x[:3]).mean(0) # closeness, and the border by scipy and numpy
+    near = x[3:] @ unit(seeds)
+    spread = np.cov(x.T)
+    away = seeds - .25*x[3:][np.argsort(-near)[:100]].mean(0) - .75*x.mean(0)
+    way = solve(spread + .3*np.trace(spread)/len(spread)*np.eye(len(spread)), away)
+    assert np.allclose(found.score, np.sort(30.001*(near + x[3:] @ unit(way)))[::-1][:5], atol=1e-3)
+
+
+def test_a_condition_that_tells_the_attribute_has_a_sum_of_its_own(home):
+    m = made()
+    m.label = m.right.astype(int).astype(str)
+    r = Retriever.of(write(home/'told', m, has=m.label, other=np.arange(N) % 2))
+    q = r.question(ASKED, labelled=True, where='attribute=1')
+    rows = r.lists([q])[0][0]
+    c = Constants(**r.ways['constants']['right'])
+    plain = np.where(m.right, list_scores(r.field, Asked(q.x, np.array([4])), [q.rows], c)[0], -np.inf)
+    plain[q.rows] = -np.inf
+    assert not c.lam and rows.tolist() == np.argsort(-plain, kind='stable')[:20].tolist()
+    others = [r.question(ASKED, labelled=True, where=x) for x in ('has=1', ['has>0', 'other<2'], 'other=1')]
+    same = [found[0].tolist() == rows.tolist() for found in r.lists(others)]
+    assert same == [True, True, False]
 
 
 def test_semicolons_between_fields_are_told(home):

@@ -48,6 +48,10 @@ class Goods:
     @cached_property
     def forms(self): return {one_form(name): i for name, i in reversed(self.row.items())}
 
+    # for conditions of a list (pages field and retriever): the attribute can be asked for, too
+    @cached_property
+    def named(self): return self.columns.assign(attribute=np.where(self.free, '', (self.label > 0)*1))
+
     # for pages field, lists and retriever: by default only such items are listed
     @cached_property
     def free(self): return np.isnan(self.label) # (N,) which have no label

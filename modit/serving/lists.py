@@ -70,7 +70,7 @@ def checked(
     better = [kind for kind, name in table.index if name == 'this' and table.low[kind, name] > 0]
     verdict = f'expand beats averaging on {" and ".join(better)} patterns'
     if not better: verdict = 'averaging may be as good'
-    if not goods.free.any(): verdict = 'all have a label: filter by it, or search other items (--items)'
+    if not goods.free.any(): verdict = 'all have a label: expand --labelled --where attribute=1, or --items'
     return [_contents(goods), *lines, *([verdict] if len(table) else [])], []
 
 # %% ../../nbs/serving/263_lists.ipynb #73ee1790

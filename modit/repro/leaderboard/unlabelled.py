@@ -13,7 +13,8 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, OneClassSVM
 
-from ...serving.parts import top_columns
+from ...serving.field import learn, list_scores
+from ...serving.parts import UNCHOSEN, Asked, top_columns
 from ...sphere import normalize
 from ...store import stream
 
@@ -209,6 +210,17 @@ def _exemplar_svm(items, seeds, labels, patterns, weight):
 @row('PU logistic', weight=(0., .3, 1., 3.))
 def _pu_logistic(items, seeds, labels, patterns, weight):
     return near(items, seeds, labels) + weight*exemplar(items, seeds, labels, 'logistic')
+
+# %% ../../../nbs/repro/leaderboard/284_unlabelled.ipynb #c0ffee02
+@fitted
+def _searched(items, labels): # the items that may be listed, as `expand` searches them
+    x = open_items(items, labels)[1]
+    return learn(x, np.ones(len(x), np.float32), np.arange(len(x)), x[:0], x[:0, 0], x[:0, 0])
+
+@row('closeness and border')
+def _border(items, seeds, labels, patterns):
+    asked = Asked(items[seeds].reshape(-1, items.shape[1]), np.full(*seeds.shape))
+    return list_scores(_searched(items, labels), asked, open_items(items, labels)[2][seeds], UNCHOSEN)
 
 # %% ../../../nbs/repro/leaderboard/284_unlabelled.ipynb #a35ec875
 @row('one-class SVM', gamma=(.5, 2., 8.))

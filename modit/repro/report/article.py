@@ -16,6 +16,7 @@ import mistune
 import pandas as pd
 
 import modit
+from ..datasets.datasets import CLAIMED
 from .looks import NOT_RUN, WORDS
 from .report import _manifest, as_markdown, read_rows, written_table
 from .verdicts import in_paper
@@ -24,9 +25,10 @@ from ...store import atomic_write
 
 # %% ../../../nbs/repro/report/216_article.ipynb #a006
 def _rows_of(name, profile='mini', **wanted):
-    "Rows of a committed table; None stands for any value."
-    # most expressions of docs/article/text.md and readme.md begin with it
-    rows = read_rows(repo_root()/'figures'/profile/f'{name}.csv')
+    "Rows of a committed table, or of the tables of several profiles; None stands for any value."
+    # most expressions of the texts in docs/article begin with it
+    profiles = [profile] if isinstance(profile, str) else profile
+    rows = pd.concat([read_rows(repo_root()/'figures'/x/f'{name}.csv') for x in profiles], ignore_index=True)
     for column, value in wanted.items(): rows = rows[(rows[column] == value) | (value is None)]
     return rows
 
@@ -124,6 +126,7 @@ def _values(): # name -> what the text may use
              _claims_table, _differing, _minutes, _pages, _signs, _listed)
     return {f.__name__[1:]: f for f in calls} | dict(
         version=modit.__version__, ours=load_settings('mini'), paper=load_settings('paper'), number=number,
+        CLAIMED=CLAIMED,
         paper_claims=ledger[ledger.place != 'ours'], own_claims=ledger[ledger.place == 'ours'],
         reasons=_rows_of('reasons', 'reported'))
 

@@ -109,6 +109,7 @@ class Scored:
     trial: Trial
     rows: dict  # known or new -> requests that count
     parts: dict # near, exemplar, likely; attribute and same with their models -> (n, U) or (U,)
+    kept: np.ndarray = None # (n, U) bool, where lists have some items only
 
     # for `first`, and for page lists
     def total(self, c, rows): # (n, U) scores of all items, in the lists of these requests
@@ -118,7 +119,9 @@ class Scored:
         parts = {x: of(x) for x in ('near', 'exemplar', 'likely') if (x,) in self.parts}
         if c.lam: parts['attribute'] = of('attribute', c.how)
         if c.kappa: parts['same'] = of('same', c.form)
-        return one_sum(SimpleNamespace(**parts), **c.sum)
+        sums = one_sum(SimpleNamespace(**parts), **c.sum)
+        if self.kept is None: return sums
+        return sums - np.float32(1e4)*~self.kept[rows] # and not one number: ties are slow to sort
 
     # for `right`, `worth` and the border
     def first(self, c, rows): return _right_first(self.trial, self.total(c, rows), rows)
@@ -151,8 +154,8 @@ def scored(
 
 # %% ../../nbs/serving/254_choice.ipynb #7a10c00b
 def _among(s, kept): # the same requests, of both kinds, whose lists have some items only, (n, U) or (U,)
-    near = np.where(kept, s.parts['near',], -1e9)
-    return replace(s, rows=dict(all=np.arange(len(near))), parts=s.parts | {('near',): near})
+    shape = s.parts['near',].shape
+    return replace(s, rows=dict(all=np.arange(shape[0])), kept=np.broadcast_to(kept, shape))
 
 # %% ../../nbs/serving/254_choice.ipynb #951ce878
 def _of_all(ss, c, kind, measure='right'): # (n,) what all requests of a kind, known or new, are worth

@@ -255,5 +255,5 @@ def evaluated(
         return f"{kind} patterns: averaging {average['right']:.1f}, {right}"
     kinds = [kind for kind in reversed(KINDS) if found.get(kind)]
     rows = {(kind, name): row for kind in kinds for name, row in found[kind].items()}
-    few = f'no verdict, it needs 4 patterns of {SEEDS + FEWEST} right labelled items; expand learns what it can'
+    few = f'no verdict: it needs 4 patterns of {SEEDS + FEWEST} right labels; expand learns what it can'
     return [line(kind, **found[kind]) for kind in kinds] or [few], pd.DataFrame(rows).T.round(1)

@@ -1783,6 +1783,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                      'modit.serving.parts.right_share': ('serving/parts.html#right_share', 'modit/serving/parts.py'),
                                      'modit.serving.parts.top_columns': ('serving/parts.html#top_columns', 'modit/serving/parts.py'),
                                      'modit.serving.parts.typicality': ('serving/parts.html#typicality', 'modit/serving/parts.py'),
+                                     'modit.serving.parts.unchosen': ('serving/parts.html#unchosen', 'modit/serving/parts.py'),
                                      'modit.serving.parts.worth': ('serving/parts.html#worth', 'modit/serving/parts.py')},
             'modit.serving.retriever': { 'modit.serving.retriever.Question': ( 'serving/retriever.html#question',
                                                                                'modit/serving/retriever.py'),

@@ -21,13 +21,14 @@ from modit.repro.leaderboard.labels import same as board_same
 from modit.repro.leaderboard.split import SMALL, open_board
 from modit.rows import quick_lengths
 from modit.serving import goods, retriever as door
-from modit.serving.choice import KINDS, Constants, choose, make_trial, trials
+from modit.serving.choice import KINDS, LOOK, STEPS, Constants, _among, best_way, choose, make_trial
+from modit.serving.choice import scored, trials
 from modit.serving.field import learn, list_scores, same, scores, vectors
 from modit.serving.goods import first_of_each, ids_or_vectors, look_at, read_goods, read_marks, where
 from modit.serving.field import of_one_pattern
 from modit.serving.lists import answers, checked, evaluated
 from modit.serving.look import printed
-from modit.serving.parts import Asked, one_sum, worth
+from modit.serving.parts import Asked, one_sum, unchosen, worth
 from modit.serving.retriever import KEPT, Retriever
 
 D, N = 16, 2400
@@ -183,8 +184,12 @@ def test_a_folder_that_says_little_is_listed_by_the_seeds(home, labels):
     r = Retriever.of(write(name, m, **({} if labels != 'no patterns' else dict(pattern=['']*N))))
     found = r.expand(r.ids[:3], k=5)
     assert len(found) == 5
-    said = {'none': 'seeds alone', 'few': 'seeds alone', 'no patterns': 'clusters stand in'}
+    said = {'none': 'usual weights', 'few': 'usual weights', 'no patterns': 'clusters stand in'}
     assert said.get(labels, '') in ' '.join(found.attrs['notes'])
+    usual = vars(unchosen(r.own.label[~r.own.free]))
+    if labels in ('none', 'few'):
+        assert r.ways['constants'] == dict.fromkeys(r.ways['constants'], usual)
+        assert r.ways['marks'] == dict.fromkeys(KINDS, dict(seeds=False, minus=.3))
     if labels != 'none': return
     x, seeds = unit(M.x), unit(M.x[:3]).mean(0) # closeness, and the border by scipy and numpy
     near = x[3:] @ unit(seeds)
@@ -196,17 +201,49 @@ def test_a_folder_that_says_little_is_listed_by_the_seeds(home, labels):
 
 def test_a_condition_that_tells_the_attribute_has_a_sum_of_its_own(home):
     m = made()
-    m.label = m.right.astype(int).astype(str)
-    r = Retriever.of(write(home/'told', m, has=m.label, other=np.arange(N) % 2))
-    q = r.question(ASKED, labelled=True, where='attribute=1')
-    rows = r.lists([q])[0][0]
+    few = np.arange(N) % 2 == 0 # without a label, and searched
+    m.label = np.where(few, '', m.right.astype(int).astype(str))
+    category = [f'c{c}' for c in m.pattern]
+    more = dict(has=m.right.astype(int), category=category, other=np.arange(N) % 3)
+    r = Retriever.of(write(home/'told', m, **more))
+    asked = 'has=1', ['has>0', 'other<3'], 'other=1', 'other<3', ['category=c1', 'has=1'], 'attribute=1', ()
+    named = ['right', 'right', 'known', 'known', 'within', 'right', 'known']
+    assert [r._way(r.question(ASKED[::2], where=x), 'known') for x in asked] == named
+    q = r.question(ASKED[::2], where='has=1')
     c = Constants(**r.ways['constants']['right'])
-    plain = np.where(m.right, list_scores(r.field, Asked(q.x, np.array([4])), [q.rows], c)[0], -np.inf)
+    plain = np.where(m.right & few, list_scores(r.field, Asked(q.x, np.array([2])), [q.rows], c)[0], -np.inf)
     plain[q.rows] = -np.inf
-    assert not c.lam and rows.tolist() == np.argsort(-plain, kind='stable')[:20].tolist()
-    others = [r.question(ASKED, labelled=True, where=x) for x in ('has=1', ['has>0', 'other<2'], 'other=1')]
-    same = [found[0].tolist() == rows.tolist() for found in r.lists(others)]
-    assert same == [True, True, False]
+    assert not c.lam and r.lists([q])[0][0].tolist() == np.argsort(-plain, kind='stable')[:20].tolist()
+    wrong = r.expand(ASKED[::2], where='attribute=0', labelled=True).id.map(lambda x: int(x[5:]))
+    assert not m.right[wrong].any() and not few[wrong].any() # no label is no 0
+
+
+def test_labels_that_are_nearly_all_right_tell_nothing_by_a_condition(home):
+    m = made()
+    m.label = np.where(np.arange(N) % 50 == 0, '0', '1')
+    r = Retriever.of(write(home/'nearly', m, same=[1]*N))
+    assert r._way(r.question(ASKED, where='same=1'), 'new') == 'new'
+
+
+def test_lists_among_some_items_are_scored_as_if_there_were_no_others(home):
+    s = scored(make_trial(unit(M.x), M.right.astype(float), M.pattern, 20))
+    kept, c = np.arange(len(s.trial.truth)) % 3 > 0, Constants(weight=1.)
+    cut, rows = _among(s, kept), np.arange(len(s.trial.pattern))
+    found = np.where(kept, s.total(c, rows), -np.inf)
+    first = np.argsort(-found, axis=1, kind='stable')[:, :LOOK]
+    assert (cut.first(c, cut.rows['all']) == (s.trial.truth[first] == s.trial.pattern[:, None])).all()
+    right = choose([_among(s, s.trial.truth >= 0)], 'all', [x for x in STEPS if x != 'attribute'])
+    assert best_way([s])['constants']['right'] == vars(right)
+
+
+@pytest.mark.parametrize('labels', [True, False])
+@pytest.mark.parametrize('many', [1, 2])
+def test_one_item_or_equal_ones_are_listed(home, many, labels):
+    m, place = made(), home/f'last-{many}-{labels}'
+    m.label = m.right.astype(int).astype(str) if labels else np.full(N, '')
+    write_folder(place/'other', m.x[-1:].repeat(many, 0), [f'x{i}' for i in range(many)], np.full(many, ''))
+    r = Retriever.of(write(place/'own', m), items=place/'other')
+    assert len(r.expand(ASKED, k=5)) == many
 
 
 def test_semicolons_between_fields_are_told(home):
@@ -221,7 +258,7 @@ def test_where_all_have_a_label_a_list_says_so(home):
     m.label = m.right.astype(int).astype(str)
     r = Retriever.of(write(home/'all', m))
     note, = r.expand(ASKED, k=3).attrs['notes']
-    assert note.startswith('k: 3 items asked, and 0 can be listed: all have a label')
+    assert note == 'k: 3 items asked, and 0 can be listed without labelled ones'
     assert len(r.expand(ASKED, k=3, labelled=True)) == 3
 
 

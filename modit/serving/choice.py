@@ -15,8 +15,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from .field import HEATS, Field, labelled, learn, list_scores, scores, vectors
-from .parts import (UNCHOSEN, Asked, Constants, choose_border, one_sum, right_share,
-                                 top_columns, typicality, worth)
+from .parts import (Asked, Constants, choose_border, one_sum, right_share, top_columns,
+                                 typicality, unchosen, worth)
 from ..store import stream
 
 # %% ../../nbs/serving/254_choice.ipynb #2aeca6fe
@@ -209,10 +209,10 @@ def _remarked(s, c, rows, seeds, minus): # what the next lists are worth
     return worth(found, t.depth[rows], t.left[rows])
 
 # %% ../../nbs/serving/254_choice.ipynb #bf2180ea
-def _choose_marks(ss, c, kind): # one of MARKS; neither where nothing is found by it
+def _choose_marks(ss, c, kind): # one of MARKS; of equal ones the first
     asked = [(s, s.rows[kind][s.trial.depth[s.rows[kind]] > 2]) for s in ss] # where something is left to find
     asked = [(s, rows) for s, rows in asked if len(rows)]
-    if sum(len(rows) for _, rows in asked) < 20: return MARKS[0]
+    if sum(len(rows) for _, rows in asked) < 20: return MARKS[1] # chosen where no item has a label
     def found(way): return np.concatenate([_remarked(s, c, rows, **way) for s, rows in asked]).mean()
     return max(MARKS, key=found)
 
@@ -243,17 +243,18 @@ def _found(ss, c, kind): # by averaging, by the list, and by the part of it that
 # %% ../../nbs/serving/254_choice.ipynb #d9ed3645
 def best_way(
     ss, # Scored, of one trial or more; none: nothing can be chosen
+    y=(), # (n,) all labels, which say what serves then
 ) -> dict: # constants of known and new patterns, within one, among right items; marks, found, border
     "All that a list needs to know of validation."
     # for page retriever, which stores it as JSON: plain numbers, words, dicts and lists alone
     def is_there(kind): return any(len(s.rows[kind]) for s in ss)
-    there = [*filter(is_there, KINDS)]
-    best = {kind: choose(ss, kind) if kind in there else UNCHOSEN for kind in KINDS}
+    there, rest = [*filter(is_there, KINDS)], unchosen(np.array(y))
+    best = {kind: choose(ss, kind) if kind in there else rest for kind in KINDS}
     def among(kept, known): # what all items have in common tells nothing
         parts = [x for x in STEPS if x != known]
-        return choose([_among(s, kept(s.trial)) for s in ss], 'all', parts) if ss else UNCHOSEN
+        return choose([_among(s, kept(s.trial)) for s in ss], 'all', parts) if ss else rest
     best['within'] = among(lambda t: t.kinds == t.pattern[:, None], 'patterns')
-    best['right'] = among(lambda t: t.truth >= 0, 'attribute')
+    best['right'] = replace(among(lambda t: t.truth >= 0, 'attribute'), lam=0., how='')
     return dict(constants={kind: vars(c) for kind, c in best.items()},
                 marks={kind: _choose_marks(ss, best[kind], kind) for kind in KINDS},
                 found={kind: _found(ss, best[kind], kind) for kind in there}, border=_border(ss, best))

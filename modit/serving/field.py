@@ -163,6 +163,7 @@ def learn(
     rng = np.random.default_rng(0)
     few = np.sort(rng.permutation(free)[:MOST])
     sample = x[few]*scale[few, None]
+    if len(sample) < 2: sample = np.concatenate([sample, own]) # one item has no covariance
     f = Field(x, scale, sample.mean(0), border_matrix(sample))
     kept = np.sort(rng.permutation(len(y))[:MOST])
     own, y, patterns = own[kept], y[kept], patterns[kept]

@@ -48,7 +48,7 @@ class Goods:
     @cached_property
     def forms(self): return {one_form(name): i for name, i in reversed(self.row.items())}
 
-    # for conditions of a list (pages field and retriever): the attribute can be asked for, too
+    # for conditions of a list (page retriever): what is known of the attribute can be asked for, too
     @cached_property
     def named(self): return self.columns.assign(attribute=np.where(self.free, '', (self.label > 0)*1))
 
@@ -86,6 +86,7 @@ def look_at(
     if 'x' in found:
         x, unchanged = found['x'], _watch(found['x'])
         lengths = quick_lengths(x)
+        if x.shape[1] == 1: lines.append('embeddings.npy has one column; an embedding has two or more')
         lines += embedding_problems(lengths)
     if 'table' in found:
         table = found['table']

@@ -50,7 +50,7 @@ def _prepared(own, shelf): # from Goods with labels and to search: the Field, an
     text, numbers = home/f'{key}.json', home/f'{key}-{shelf.key}.safetensors'
     try: ways = json.loads(text.read_text('utf-8'))
     except (OSError, ValueError): ways = {}
-    if 'constants' not in ways: ways = best_way(trials(own))
+    if 'constants' not in ways: ways = best_way(trials(own), own.label[~own.free])
     try: return to_field(load_arrays(numbers)[0], shelf.x), ways
     except (OSError, ValueError, KeyError): pass
     f = learn_chosen(shelf, own, [Constants(**c) for c in ways['constants'].values()])
@@ -184,14 +184,14 @@ def _asked(self:Retriever, questions): # seeds with marks, what lists move away 
 # %% ../../nbs/serving/257_retriever.ipynb #0ea07743
 @patch
 def _way(self:Retriever, q, kind): # which constants serve a question
-    met = where(self.goods.named, q.where)[0] & ~self.goods.free
-    right = met.sum() >= 20 and self.goods.label[met].mean() > .95 # labels say so of nearly all that meet it
-    if q.where and right: return 'right'
-    return 'within' if of_one_pattern(self.own, q.where) else kind
+    if not q.where or of_one_pattern(self.own, q.where): return 'within' if q.where else kind
+    known = ~self.goods.free # do labels say that nearly all which meet it are right, and more than others
+    y, met = self.goods.label[known], where(self.goods.named, q.where)[0][known]
+    return 'right' if met.sum() >= 20 and y[met].mean() > max(.95, (1 + y.mean())/2) else kind
 
 # %% ../../nbs/serving/257_retriever.ipynb #0ea07742
 @patch
-def _scores(self:Retriever, questions): # (n, N), kinds
+def _scores(self:Retriever, questions): # (n, N), kinds, names of constants
     asked, away, kinds, taken = self._asked(questions)
     found = np.empty((len(questions), len(self.goods.ids)), np.float32)
     ways = np.array([self._way(q, kind) for q, kind in zip(questions, kinds, strict=True)])
@@ -199,7 +199,7 @@ def _scores(self:Retriever, questions): # (n, N), kinds
         some, c = np.flatnonzero(ways == way), Constants(**self.ways['constants'][way])
         found[some] = list_scores(self.field, asked[some], [taken[i] for i in some], c, away[some])
         if c.averages: found[some] /= c.beta + 1e-3 # of averaging the cosine
-    return found, kinds
+    return found, kinds, ways
 
 # %% ../../nbs/serving/257_retriever.ipynb #ea05bc87
 @patch
@@ -223,18 +223,18 @@ def lists(
     "The lists of some questions, together."
     # for `expand`, and for many lists at once (page lists)
     answers = []
-    for q, line, kind in zip(questions, *self._scores(questions), strict=True):
+    for q, line, kind, way in zip(questions, *self._scores(questions), strict=True):
         kept, notes = where(self.goods.named, q.where)
+        why = ' without labelled ones'*bool(not q.labelled and kept[~self.goods.free].any())
         if not q.labelled: kept = kept & self.goods.free
         kept[np.concatenate([q.rows, q.right, q.wrong, q.out])] = False
         rows = self._cut(q, np.where(kept, line, -np.inf))
-        why = '' if q.labelled or self.goods.free.any() else ': all have a label; ask for these (labelled)'
         if len(rows) < q.k: notes.append(f'k: {q.k} items asked, and {len(rows)} can be listed{why}')
         still = (len(q.right) or len(q.wrong)) and not any(self.ways['marks'][kind].values())
         if still: notes.append('marks only leave items out, as validation chose')
-        if not self.ways['found']: notes.append('sorted by the seeds alone: too few labels share a pattern')
-        elif Constants(**self.ways['constants'][self._way(q, kind)]).averages:
-            notes.append('sorted by closeness alone: labels did not help')
+        c = Constants(**self.ways['constants'][way])
+        if not self.ways['found']: notes.append('usual weights: too few labels share a pattern')
+        elif c.averages: notes.append('sorted by closeness alone: labels did not help')
         elif not (self.own.pattern >= 0).any(): notes.append('clusters stand in for patterns: none is given')
         answers.append((rows, line[rows], str(kind), notes))
     return answers

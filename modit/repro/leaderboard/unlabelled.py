@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, OneClassSVM
 
 from ...serving.field import learn, list_scores
-from ...serving.parts import UNCHOSEN, Asked, top_columns
+from ...serving.parts import Asked, top_columns, unchosen
 from ...sphere import normalize
 from ...store import stream
 
@@ -220,7 +220,8 @@ def _searched(items, labels): # the items that may be listed, as `expand` search
 @row('closeness and border')
 def _border(items, seeds, labels, patterns):
     asked = Asked(items[seeds].reshape(-1, items.shape[1]), np.full(*seeds.shape))
-    return list_scores(_searched(items, labels), asked, open_items(items, labels)[2][seeds], UNCHOSEN)
+    taken = open_items(items, labels)[2][seeds]
+    return list_scores(_searched(items, labels), asked, taken, unchosen(labels[:0]))
 
 # %% ../../../nbs/repro/leaderboard/284_unlabelled.ipynb #a35ec875
 @row('one-class SVM', gamma=(.5, 2., 8.))

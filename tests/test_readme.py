@@ -1,4 +1,4 @@
-"""Every number of the README, and all verdicts, once more from scores of single cases, by pandas and numpy."""
+"""Every number of the README, and all verdicts, computed again from single cases by pandas and numpy."""
 import re
 
 import numpy as np

@@ -289,7 +289,7 @@ def test_a_person_finds_items_in_a_browser(served, browser):
     browser.click('.more')
     whole = "document.querySelectorAll('.tile small span').length == 24" # tiles come one by one
     browser.until(f"!document.querySelector('.modit-look .is-wrong') && {whole}")
-    assert [x for x in browser.all('.tile small span') if x in first] == [*first[:1], *first[2:]]
+    assert first[1] not in browser.all('.tile small span') # and others may move
     assert 'save marks (1)' in browser.all('.told')[0]
     browser.click('.back')
     browser.until("document.querySelector('.modit-look.choosing')")

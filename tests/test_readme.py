@@ -197,4 +197,4 @@ def test_counts_of_statements_are_those_of_the_ledgers():
     assert numbers(r'(\d+) were judged again in a second synthetic world, (\d+) with the same') == wanted
     costs = pd.read_csv(ROOT/'figures'/'mini'/'folder.csv').set_index('what')
     wanted = [costs['items'].iloc[0], *costs.cpu_seconds[['list_first', 'list_next']].round()]
-    assert numbers(r'Among ([\d,]+) items, .* takes (\d+) CPU-seconds, a later (\d+)') == wanted
+    assert numbers(r'Among ([\d,]+) items, .* takes (\d+) CPU-seconds, each later list (\d+)') == wanted

@@ -176,7 +176,7 @@ def test_numbers_in_sentences_are_those_of_the_scores():
     gain = means('main', 'hppo', metric='attr') - means(*TRAINED, metric='attr')
     theirs = in_paper('attr').unstack().eval('hppo - sft')
     wanted = [x(y).round() for y in (gain, theirs) for x in (pd.Series.min, pd.Series.max)]
-    assert numbers(r'raises Attr by (\d+) to (\d+) points, in the paper by (\d+) to (\d+)') == wanted
+    assert numbers(r'raises Attr by (\d+) to (\d+) points .paper: (\d+) to (\d+)') == wanted
     whole = (means('printed', 'printed_whole') - means(*TRAINED)).round(1)
     wanted = [read('mini', 'labelled').cases.max(), whole['D1', 'item'], whole['D1', 'pattern']]
     assert numbers(r'As printed, ([\d,]+) labelled .* gain ([\d.]+) .*, ([\d.]+) on new', VERDICTS) == wanted
@@ -186,7 +186,7 @@ def test_counts_of_statements_are_those_of_the_ledgers():
     both = [pd.read_csv(ROOT/'figures'/'mini'/x/'claims.csv').set_index('id') for x in ('', 'runs/seed=1')]
     about = both[0][(both[0]['class'] == 'method') & (both[0].place != 'ours')].verdict
     wanted = [len(about), *((about == x).sum() for x in ('confirmed', 'opposite'))]
-    assert numbers(r'(\d+) statements about the method (\d+) are confirmed, (\d+) opposite') == wanted
+    assert numbers(r'(\d+) statements about the method, (\d+) are confirmed, (\d+) opposite') == wanted
     one, other = (x.verdict[x.verdict != 'not run'] for x in both)
     one, other = one.align(other, join='inner')
     theirs = both[0].place[one.index] != 'ours'

@@ -168,8 +168,9 @@ def test_sentences_are_those_of_the_verdicts():
     won, domains, lost, new = re.search(words, README).groups()
     assert row_of('MO-DiT above averaging')[3:] == [f'{won}/{domains}, {lost} below', f'0/6, {new} below']
     kept = (means('order', 'ascending') - means(*AVERAGE))/(means(*TRAINED) - means(*AVERAGE))
-    domain, = re.findall(r'less than half of it is left, except on (\w+)', README)
-    assert kept.drop(domain).max() < .5 < kept[domain].min()
+    less = re.search(r'trained alone, (\w+), (\w+) and (\w+) keep less than half', README).groups()
+    assert kept[list(less)].max() < .5 and kept.drop(list(less)).min() > .95
+    assert set(kept.drop(list(less)).index.unique('domain')) == {'D3'}
 
 
 def test_numbers_in_sentences_are_those_of_the_scores():
